@@ -298,18 +298,6 @@ static void copy_in(_Atomic uint64_t *words, size_t nwords, unsigned char *bytes
     }
 }
 
-static void write_bits(const struct dump_plan *plan, const struct bloom_filter *filter, uint64_t offset, size_t len,
-                       unsigned char *out)
-{
-    for_each_run(plan, filter, offset, len, out, copy_out);
-}
-
-static void read_bits(const struct dump_plan *plan, struct bloom_filter *filter, uint64_t offset, size_t len,
-                      const unsigned char *in)
-{
-    for_each_run(plan, filter, offset, len, (unsigned char *)(uintptr_t)in, copy_in); /* copy_in only reads there */
-}
-
 static void write_counts(const struct dump_plan *plan, const struct bloom_filter *filter, unsigned char *out)
 {
     for (unsigned i = 0; i < plan->nlayers; i++) {
@@ -463,7 +451,7 @@ void dump_write_chunk(const struct dump_plan *plan, const struct bloom_filter *f
         break;
     case KIND_DATA:
         data_bytes(plan, place->next, &offset);
-        write_bits(plan, filter, offset, len - DUMP_FRAME_BYTES, out + HEAD_BYTES);
+        for_each_run(plan, filter, offset, len - DUMP_FRAME_BYTES, out + HEAD_BYTES, copy_out);
         break;
     default:
         write_counts(plan, filter, out + HEAD_BYTES);
@@ -550,7 +538,8 @@ static int take_chunk(const struct dump_load *load, struct bloom_filter *filter,
     *complete_out = frame->kind == KIND_END;
     if (frame->kind == KIND_DATA) {
         data_bytes(plan, frame->number, &offset);
-        read_bits(plan, filter, offset, len - DUMP_FRAME_BYTES, content);
+        for_each_run(plan, filter, offset, len - DUMP_FRAME_BYTES, (unsigned char *)(uintptr_t)content,
+                     copy_in); /* which only reads there */
         return DUMP_OK;
     }
     if (check_counts(plan, content, err) != DUMP_OK)

@@ -235,11 +235,6 @@ static int read_key(struct walk *walk, unsigned type)
     return RDB_OK;
 }
 
-static bool is_opcode(unsigned char byte)
-{
-    return byte >= OPCODES_FIRST || byte == OPCODE_RAM_LRU || byte == OPCODE_SLOT_NUMBER;
-}
-
 int rdb_file_walk(struct rdb_reader *reader, rdb_key_fn *on_key, void *ctx, struct rdb_summary *summary_out)
 {
     struct walk walk = {.reader = reader, .on_key = on_key, .ctx = ctx, .summary = summary_out};
@@ -252,7 +247,9 @@ int rdb_file_walk(struct rdb_reader *reader, rdb_key_fn *on_key, void *ctx, stru
 
         rc = rdb_byte(reader, &type, "the file, before its end");
         if (rc == RDB_OK)
-            rc = is_opcode(type) ? read_opcode(&walk, (enum opcode)type) : read_key(&walk, type);
+            rc = type >= OPCODES_FIRST || type == OPCODE_RAM_LRU || type == OPCODE_SLOT_NUMBER
+                     ? read_opcode(&walk, (enum opcode)type)
+                     : read_key(&walk, type);
     }
     if (rc == RDB_BAD && walk.name_len > 0)
         errbuf_prefix(reader->err, "%s the key '%.*s' of database %llu", walk.in_key ? "in" : "after", walk.name_len,

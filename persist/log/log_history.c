@@ -228,12 +228,6 @@ static int clear_database(struct log_history *history, uint64_t number, unsigned
     return 0;
 }
 
-static void swap_databases(struct log_history *history, const struct log_control *control)
-{
-    for (int i = 0; i < 2; i++)
-        history->stands_for[control->swap[i].number] = (uint16_t)(control->swap[i].database + 1);
-}
-
 /* Whether a filter with this present key was deleted when its database was cleared. `filter` NULL: the log has nothing
  * else about it. */
 static bool went_with_database(const struct log_history *history, const struct log_filter *filter, const char *key,
@@ -304,7 +298,8 @@ int log_history_control(void *ctx, uint64_t number, const struct log_control *co
         return 0;
     }
     if (control->kind == LOG_SWAP) {
-        swap_databases(history, control);
+        for (int i = 0; i < 2; i++)
+            history->stands_for[control->swap[i].number] = (uint16_t)(control->swap[i].database + 1);
         return 0;
     }
     if (control->kind == LOG_CLEAR_DATABASE) {

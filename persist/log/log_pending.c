@@ -60,6 +60,12 @@ size_t pending_state_bytes(unsigned nstreams)
     return sizeof(struct pending_state) + nstreams * sizeof(struct pending_place);
 }
 
+uint64_t pending_state_check(const struct pending_state *state, unsigned nstreams, uint64_t salt)
+{
+    return XXH3_64bits_withSeed(&state->frame, pending_state_bytes(nstreams) - offsetof(struct pending_state, frame),
+                                salt);
+}
+
 size_t pending_state_room(unsigned nstreams)
 {
     return (pending_state_bytes(nstreams) + 4095) / 4096 * 4096;
@@ -161,13 +167,6 @@ static int map_more(struct log_pending *p, size_t len, void **memory_out)
     return 0;
 }
 
-static uint64_t state_check(const struct log_pending *p, const struct pending_state *state)
-{
-    return XXH3_64bits_withSeed(&state->frame,
-                                pending_state_bytes(p->options.nstreams) - offsetof(struct pending_state, frame),
-                                p->options.salt);
-}
-
 static void write_state(const struct log_pending *p, struct pending_state *state, uint64_t frame, uint64_t control,
                         const struct pending_place *places)
 {
@@ -177,7 +176,7 @@ static void write_state(const struct log_pending *p, struct pending_state *state
     state->control = control;
     if (places)
         memcpy(state->places, places, p->options.nstreams * sizeof(*places));
-    uint64_t check = state_check(p, state);
+    uint64_t check = pending_state_check(state, p->options.nstreams, p->options.salt);
     atomic_signal_fence(memory_order_seq_cst);
     state->check = check;
     atomic_signal_fence(memory_order_seq_cst);

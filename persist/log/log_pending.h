@@ -227,6 +227,7 @@ struct pending_state {
 uint64_t pending_place(const struct fsops *fs, const char *path, uint64_t salt);
 
 size_t pending_state_bytes(unsigned nstreams); /* of one, used */
+uint64_t pending_state_check(const struct pending_state *state, unsigned nstreams, uint64_t salt);
 size_t pending_state_room(unsigned nstreams);  /* of one, with the free space after it */
 uint64_t pending_chunks_at(unsigned nstreams); /* where the chunks begin */
 uint64_t pending_chunk_seed(uint64_t salt, unsigned stream, uint64_t number);

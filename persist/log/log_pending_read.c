@@ -42,14 +42,6 @@ static int not_written(struct errbuf *err)
     return LOG_DAMAGED;
 }
 
-static bool state_is_valid(const struct reading *r, const struct pending_state *state)
-{
-    size_t bytes = pending_state_bytes(r->header.nstreams);
-
-    return state->check ==
-           XXH3_64bits_withSeed(&state->frame, bytes - offsetof(struct pending_state, frame), r->header.salt);
-}
-
 /* Finds the state of the two that goes with the frame. If the other one is of a later frame, which the log lost, all
  * records of that frame must be here. */
 static int read_states(struct reading *r, uint64_t frame, uint64_t *newest_out, struct errbuf *err)
@@ -61,7 +53,7 @@ static int read_states(struct reading *r, uint64_t frame, uint64_t *newest_out, 
 
     for (unsigned i = 0; rc == 0 && i < 2; i++) {
         rc = fs_read_all(r->fs, r->fd, states[i], bytes, PENDING_HEAD_PART + i * room);
-        valid[i] = rc == 0 && state_is_valid(r, states[i]);
+        valid[i] = rc == 0 && states[i]->check == pending_state_check(states[i], r->header.nstreams, r->header.salt);
     }
     *newest_out = 0;
     for (unsigned i = 0; i < 2; i++) {
@@ -209,14 +201,11 @@ static int take_chunk(struct reading *r, uint64_t seed, uint32_t *at_inout, uint
     }
 }
 
-static bool is_before(struct pending_place a, struct pending_place b)
-{
-    return a.chunk != b.chunk ? a.chunk < b.chunk : a.used < b.used;
-}
-
 static void note_reached(struct reading *r, unsigned stream, struct pending_place place)
 {
-    if (r->later && is_before(place, r->later->places[stream]))
+    const struct pending_place *later = r->later ? &r->later->places[stream] : &place;
+
+    if (place.chunk < later->chunk || (place.chunk == later->chunk && place.used < later->used))
         r->incomplete = true;
 }
 

@@ -230,9 +230,7 @@ static int read_segment(struct log_reader *r, struct segment *segment, struct er
     r->expected = segment->first;
     if (segment->first - 1 > r->summary.synced)
         r->summary.synced = segment->first - 1;
-    rc = log_read_segment(r, segment, UINT64_MAX, &file, err);
-    if (rc != 0)
-        return rc;
+    TRY(log_read_segment(r, segment, UINT64_MAX, &file, err));
     rc = read_frames(r, segment, &file, err);
     if (rc == LOG_OK)
         rc = check_seal(r, segment, err);

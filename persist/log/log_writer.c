@@ -373,15 +373,6 @@ int log_writer_mark(struct log_writer *w, bool ends, struct errbuf *err)
     return 0;
 }
 
-/* A segment to write to. */
-static int ready_segment(struct log_writer *w, struct errbuf *err)
-{
-    if (w->segment.fd >= 0 && (w->segment.offset < w->options.segment_bytes || w->segment.offset == LOG_HEADER_BYTES))
-        return 0;
-    uint64_t segment;
-    return log_writer_rotate(w, &segment, err);
-}
-
 struct log_bytes *log_writer_payload(struct log_writer *w)
 {
     if (w->kept.bytes.len == w->kept.frames) {
@@ -412,13 +403,15 @@ static void keep(struct log_writer *w, bool has_controls, const struct origin *o
 int log_writer_append(struct log_writer *w, bool has_controls, struct errbuf *err)
 {
     int rc = w->failed ? w->error : 0;
+    uint64_t segment;
 
     if (rc != 0)
         errbuf_set(err, "%s", fs_error_text(rc));
     if (rc == 0 && w->kept.frames && w->kept.bytes.len > w->options.keep_bytes)
         rc = log_writer_sync(w, err);
-    if (rc == 0)
-        rc = ready_segment(w, err); /* before the frame has a number: a rotation syncs all that have one */
+    if (rc == 0 &&
+        (w->segment.fd < 0 || (w->segment.offset >= w->options.segment_bytes && w->segment.offset > LOG_HEADER_BYTES)))
+        rc = log_writer_rotate(w, &segment, err); /* before the frame has a number: this syncs all that have one */
     size_t at = w->kept.frames;
     keep(w, has_controls, &(struct origin){.process = w->options.next_segment});
     return rc == 0 ? write_frame(w, at, w->sequence, err) : rc;
@@ -478,9 +471,7 @@ static int write_draft(struct log_writer *w, size_t len, const char *draft, cons
 
     if (rc != 0)
         return writer_fail(w, rc, "cannot start it", err);
-    rc = write_kept_frames(w, len, err);
-    if (rc != 0)
-        return rc;
+    TRY(write_kept_frames(w, len, err));
     rc = w->fs->sync(w->fs->ctx, w->segment.fd);
     if (rc == 0)
         rc = w->fs->rename(w->fs->ctx, draft, path);

@@ -9,6 +9,7 @@
 #include "bytes.h"
 #include "murmur.h"
 #include "sstable_files.h"
+#include "errbuf.h"
 
 /* ---- Index.db ---- */
 
@@ -363,9 +364,7 @@ static int next_of_trie(struct sstable_keys *keys, struct sstable_key *key, stru
         errbuf_set(err, "Partitions.db: %s", fs_error_text(rc));
     if (rc != SSTABLE_KEYS_ONE)
         return rc;
-    rc = read_key(keys, &place, &key->len, err);
-    if (rc != 0)
-        return rc;
+    TRY(read_key(keys, &place, &key->len, err));
     key->ptr = keys->key + 2;
     key->hash = murmur3_hash(key->ptr, key->len);
     return keys->partitions.backwards ? SSTABLE_KEYS_ONE : check_order(keys, key, place.offset, err);

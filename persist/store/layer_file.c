@@ -324,14 +324,6 @@ static int write_large(struct layer_io *io, int fd, const struct bloom_layer_vie
     return rc == 0 && direct && size % FS_BLOCK != 0 ? io->fs->truncate(io->fs->ctx, fd, size) : rc;
 }
 
-static int write_pieces(struct layer_io *io, int fd, const struct bloom_layer_view *layer, bool direct)
-{
-    uint64_t size = filterdb_bytes(layer->shape.nwords);
-
-    XXH3_64bits_reset(io->hash);
-    return is_small(size) ? write_small(io, fd, layer) : write_large(io, fd, layer, size, direct);
-}
-
 static int write_file(struct layer_io *io, const char *path, const struct bloom_layer_view *layer, bool sync,
                       bool direct)
 {
@@ -339,7 +331,9 @@ static int write_file(struct layer_io *io, const char *path, const struct bloom_
     unsigned flags = FS_WRITE | FS_CREATE | FS_EXCLUSIVE | (direct ? FS_DIRECT : 0u);
     int fd;
     TRY(fs->open(fs->ctx, path, flags, &fd));
-    int rc = write_pieces(io, fd, layer, direct);
+    uint64_t size = filterdb_bytes(layer->shape.nwords);
+    XXH3_64bits_reset(io->hash);
+    int rc = is_small(size) ? write_small(io, fd, layer) : write_large(io, fd, layer, size, direct);
     if (rc == 0 && sync)
         rc = fs->sync(fs->ctx, fd);
     int close_rc = fs->close(fs->ctx, fd);
@@ -473,22 +467,16 @@ static int read_into_room(struct layer_io *io, int fd, const struct bloom_layer_
     return rc;
 }
 
-/* A file of another length than the layer has. */
-static int refuse_length(struct layer_io *io, int fd, const struct bloom_layer_view *layer, uint64_t size,
-                         struct errbuf *err)
-{
-    TRY(fs_read_some(io->fs, fd, io->small, size < FILTERDB_HEADER_BYTES ? (size_t)size : FILTERDB_HEADER_BYTES,
-                     FS_BLOCK, 0));
-    return check_header(io->small, size, &layer->shape, err);
-}
-
 static int read_pieces(struct layer_io *io, int fd, const struct bloom_layer_view *layer, uint64_t size,
                        struct errbuf *err)
 {
+    size_t head = size < FILTERDB_HEADER_BYTES ? (size_t)size : FILTERDB_HEADER_BYTES;
+
     XXH3_64bits_reset(io->hash);
-    if (size != filterdb_bytes(layer->shape.nwords))
-        return refuse_length(io, fd, layer, size, err);
-    return layer->room ? read_into_room(io, fd, layer, err) : read_whole(io, fd, layer, err);
+    if (size == filterdb_bytes(layer->shape.nwords))
+        return layer->room ? read_into_room(io, fd, layer, err) : read_whole(io, fd, layer, err);
+    TRY(fs_read_some(io->fs, fd, io->small, head, FS_BLOCK, 0));
+    return check_header(io->small, size, &layer->shape, err);
 }
 
 static int read_file(struct layer_io *io, const char *path, const struct bloom_layer_view *layer, bool direct,

@@ -239,9 +239,7 @@ static int write_manifest(struct commit *commit, struct errbuf *err)
         return rc;
     save->summary->filters = commit->made.index.count;
     fill_header(commit);
-    rc = manifest_check_numbers(&commit->made.save, err);
-    if (rc != 0)
-        return rc;
+    TRY(manifest_check_numbers(&commit->made.save, err));
     rc = manifest_format_save(&manifest->pending, &commit->made.save);
     if (rc == 0)
         rc = record_written(manifest);

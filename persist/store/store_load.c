@@ -305,13 +305,6 @@ static void *run_thread(void *arg)
     return NULL;
 }
 
-static int thread_init(struct load_thread *thread, struct loading *loading)
-{
-    thread->loading = loading;
-    TRY(record_reader_init(&thread->reader, loading->store->fs, loading->store->committed.fd));
-    return bits_reader_init(&thread->bits, loading->store);
-}
-
 static void add_counts(struct store_load_summary *sum, const struct store_load_summary *counts)
 {
     sum->filters += counts->filters;
@@ -343,8 +336,11 @@ int store_load(struct store *store, struct bloom_pool *pool, unsigned nthreads, 
 
     if (rc == 0 && !threads)
         rc = -ENOMEM;
-    for (unsigned i = 0; threads && i < nthreads && rc == 0; i++)
-        rc = thread_init(&threads[i], &loading);
+    for (unsigned i = 0; threads && i < nthreads && rc == 0; i++) {
+        threads[i].loading = &loading;
+        rc = record_reader_init(&threads[i].reader, store->fs, store->committed.fd);
+        rc = rc == 0 ? bits_reader_init(&threads[i].bits, store) : rc;
+    }
     if (rc != 0) {
         errbuf_set(err, "out of memory");
         goto out;

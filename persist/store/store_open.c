@@ -318,9 +318,7 @@ static int take_lock(struct store *store, struct errbuf *err)
         errbuf_set(err, "%s: cannot make the data directory: %s", store->dir, fs_error_text(rc));
         return rc;
     }
-    rc = path_root(store, &path, "LOCK", err);
-    if (rc != 0)
-        return rc;
+    TRY(path_root(store, &path, "LOCK", err));
     rc = fs->lock(fs->ctx, path.text, &store->lock_fd, &owner);
     if (rc == -EWOULDBLOCK) {
         if (owner > 0)

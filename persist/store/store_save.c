@@ -166,13 +166,6 @@ static void begin_record(struct manifest_filter *record, const struct store_item
     record->nlayers = nlayers;
 }
 
-static int pack_filter(struct save *save, const struct store_item *item, unsigned nlayers, struct errbuf *err)
-{
-    begin_record(&save->record, item, nlayers);
-    TRY(packs_write(save, item->filter, &save->record, err));
-    return save_add_record(save, &save->record, 0, err);
-}
-
 /* A layer that is not the newest takes no more items; if its bits are those of its file, the file stays. The checksum
  * tells, not the count, which an add raises before it sets its bits. The newest layer is always written: its number
  * shows which process has counted the filter's items (docs/FORMAT.md, section 12). */
@@ -252,8 +245,11 @@ static int put_filter(struct save *save, const struct store_item *item, struct p
     }
     const struct index_entry *seen = index_get(&save->next, item->id);
     bool again = seen && seen->flags & INDEX_NEW && !item->dirty; /* written by this save */
-    if (packed > 0 && !present->clean && !again)
-        return pack_filter(save, item, packed, err);
+    if (packed > 0 && !present->clean && !again) {
+        begin_record(&save->record, item, packed);
+        TRY(packs_write(save, item->filter, &save->record, err));
+        return save_add_record(save, &save->record, 0, err);
+    }
     TRY(find_record(save, item, present, err));
     if (written && present->clean && !again && !kept_is_whole(save, present->record)) {
         written->stale = true;

@@ -179,12 +179,18 @@ static void announce(struct journal *j)
     }
 }
 
+/* Under the lock: how far the writer is. */
+static void take_info(struct journal *j)
+{
+    log_writer_info(j->files.writer, &j->info);
+    atomic_store_explicit(&j->state.kept, j->info.kept, memory_order_relaxed);
+}
+
 /* A thread that finds the round done also finds how far the log is on the disk. */
-static void note_done(struct journal *j, uint64_t round, const struct log_writer_info *info)
+static void note_done(struct journal *j, uint64_t round)
 {
     lock_take(&j->lock);
-    j->info = *info;
-    atomic_store_explicit(&j->state.kept, info->kept, memory_order_relaxed);
+    take_info(j);
     atomic_store(&j->rounds.done, round);
     lock_give(&j->lock);
 }
@@ -193,8 +199,7 @@ static void note_state(struct journal *j, int status, const struct errbuf *err)
 {
     bool was = j->trouble.failed;
     lock_take(&j->lock);
-    log_writer_info(j->files.writer, &j->info);
-    atomic_store_explicit(&j->state.kept, j->info.kept, memory_order_relaxed);
+    take_info(j);
     if (j->info.segment) {
         j->extent.current = j->info.segment;
         if (!j->extent.oldest)
@@ -222,19 +227,17 @@ enum due { DUE_NOTHING, DUE_ROUND, DUE_SYNC, DUE_MARK, DUE_END };
 static void rotate(struct journal *j, int status, struct errbuf *err)
 {
     uint64_t segment = 0;
-    struct log_writer_info info;
     if (status == 0 && (status = log_pending_make(j->files.pending)) != 0)
         errbuf_set(err, "%s/log: the file of pending records cannot be made: %s", j->files.dir, fs_error_text(status));
     if (status == 0)
         status = log_writer_rotate(j->files.writer, &segment, err);
     note_state(j, status, err);
-    log_writer_info(j->files.writer, &info);
     lock_take(&j->lock);
     j->rotation.wanted = false;
     j->rotation.ended++;
     j->rotation.status = status;
     j->rotation.segment = segment;
-    j->rotation.written = info.written;
+    j->rotation.written = j->info.written;
     pthread_cond_broadcast(&j->changed);
     lock_give(&j->lock);
 }
@@ -277,7 +280,7 @@ static void run_round(struct journal *j, enum due due, bool rotates)
     struct log_writer_info info;
     log_writer_info(j->files.writer, &info);
     if (status == 0 && info.synced == info.sequence) {
-        note_done(j, round, &info);
+        note_done(j, round);
         expect_returns(j, requested);
     }
     if (rotates)

@@ -55,19 +55,13 @@ static void notify_effect(struct notify *notify, const struct registry_effect *e
     }
 }
 
-/* The registry's mutex makes this the counters' only writer at any moment. */
-static void count_effect(struct stats *stats, const struct registry_effect *effect)
-{
-    stats_add(&stats->changes,
-              effect->kind == REGISTRY_CLEARED || effect->kind == REGISTRY_DATABASE_CLEARED ? effect->count : 1);
-    if (effect->kind == REGISTRY_EXPIRED)
-        stats_add(&stats->expired, 1);
-}
-
 static void on_effect(void *ctx, const struct registry_effect *effect)
 {
     struct server *server = ctx;
-    count_effect(counters_effects(server->stats.counters), effect);
+    struct stats *stats = counters_effects(server->stats.counters); /* under the mutex this is their only writer */
+    bool many = effect->kind == REGISTRY_CLEARED || effect->kind == REGISTRY_DATABASE_CLEARED;
+    stats_add(&stats->changes, many ? effect->count : 1);
+    stats_add(&stats->expired, effect->kind == REGISTRY_EXPIRED);
     persistence_effect(server, effect);
     if (notify_wants(server->notify, ~0u))
         notify_effect(server->notify, effect);

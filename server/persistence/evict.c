@@ -91,12 +91,6 @@ static int compare_age(const void *a, const void *b)
     return (left->age < right->age) - (left->age > right->age);
 }
 
-/* The filter was used a moment ago: it looks a unit older, and will look as young as before when it is used again. */
-static void spare(struct sweep *sweep, struct entry *entry)
-{
-    atomic_store_explicit(&entry->used, (uint16_t)(sweep->now - 1), memory_order_relaxed);
-}
-
 /* Pins candidates of at least `need` bytes in all and marks them as leaving. Returns their number; they are the first
  * ones of the sweep then. */
 static size_t choose(struct sweep *sweep, uint64_t need, enum mercy mercy)
@@ -107,8 +101,8 @@ static size_t choose(struct sweep *sweep, uint64_t need, enum mercy mercy)
     for (size_t i = 0; i < sweep->n && need > 0 && evicting < most; i++) {
         struct candidate one = sweep->of[i];
         if (one.age == 0 && mercy != NONE) {
-            if (mercy == SECOND_CHANCE)
-                spare(sweep, one.entry);
+            if (mercy == SECOND_CHANCE) /* it looks a unit older, and as young as before when it is used again */
+                atomic_store_explicit(&one.entry->used, (uint16_t)(sweep->now - 1), memory_order_relaxed);
             continue;
         }
         struct entry *entry = registry_pin(registry, (struct slice){one.name, one.name_len});

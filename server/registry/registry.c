@@ -17,14 +17,6 @@ _Static_assert(REGISTRY_NAME_BYTES == NAME_INDEX_NODE_BYTES, "as it is reported"
 
 /* ---- lifetime ---- */
 
-static uint64_t random_seed(void)
-{
-    uint64_t seed;
-    if (getrandom(&seed, sizeof(seed), 0) == (ssize_t)sizeof(seed))
-        return seed;
-    return clock_ns() * UINT64_C(0x9e3779b97f4a7c15);
-}
-
 static void use_space(struct registry *r, struct keyspace *space, unsigned database)
 {
     space->names = (struct name_index){.slab = r->slab, .reclaimer = r->env.reclaimer};
@@ -52,7 +44,8 @@ int registry_create(struct registry **registry_out, struct bloom_pool *pool, str
     }
     r->pool = pool;
     r->env.reclaimer = reclaimer;
-    r->env.seed = random_seed();
+    if (getrandom(&r->env.seed, sizeof(r->env.seed), 0) != (ssize_t)sizeof(r->env.seed))
+        r->env.seed = clock_ns() * UINT64_C(0x9e3779b97f4a7c15);
     r->next_id = 1;
     use_space(r, &r->keyspaces.first, 0);
     for (unsigned i = 0; i < DATABASES_MAX; i++)

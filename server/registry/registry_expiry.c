@@ -105,14 +105,6 @@ void expiry_heap_put(struct expiry_heap *heap, struct entry *alias, int64_t expi
     place_node(heap, i, (struct expiry_node){expires_ms, alias});
 }
 
-/* Keeps one spare page, because the next name with a time to live would need it again. */
-static void drop_pages(struct expiry_heap *heap)
-{
-    size_t needed = (heap->count + SHIFT) / PAGE_NODES + 2;
-    while (heap->npages > needed)
-        free(heap->pages[--heap->npages]);
-}
-
 void expiry_heap_remove(struct expiry_heap *heap, struct entry *alias)
 {
     uint32_t place = entry_alias(alias)->place;
@@ -123,7 +115,9 @@ void expiry_heap_remove(struct expiry_heap *heap, struct entry *alias)
     struct expiry_node last = *node_at(heap, --heap->count);
     if (last.alias != alias)
         place_node(heap, place - 1, last);
-    drop_pages(heap);
+    /* One spare page stays, because the next name with a time to live would need it again. */
+    for (size_t needed = (heap->count + SHIFT) / PAGE_NODES + 2; heap->npages > needed;)
+        free(heap->pages[--heap->npages]);
 }
 
 void expiry_heap_replace(struct expiry_heap *heap, struct entry *from, struct entry *to)

@@ -37,14 +37,6 @@ _Atomic uint64_t *table_find(struct table *table, uint64_t hash, struct slice na
     }
 }
 
-static struct table *table_create(uint64_t size)
-{
-    struct table *table = size <= UINT32_MAX ? calloc(1, sizeof(*table) + sizeof(uint64_t) * size) : NULL;
-    if (table)
-        table->size = (uint32_t)size;
-    return table;
-}
-
 static uint64_t table_bytes(const struct table *table)
 {
     return sizeof(*table) + table->size * sizeof(table->slots[0]);
@@ -83,9 +75,11 @@ static void table_place(struct table *table, uint64_t value)
 static bool shard_resize(shard_t *shard, struct table_env *env, uint64_t size)
 {
     struct table *old = atomic_load_explicit(shard, memory_order_relaxed);
-    struct table *table = table_create((size + TABLE_MIN - 1) / TABLE_MIN * TABLE_MIN);
+    size = (size + TABLE_MIN - 1) / TABLE_MIN * TABLE_MIN;
+    struct table *table = size <= UINT32_MAX ? calloc(1, sizeof(*table) + sizeof(uint64_t) * size) : NULL;
     if (!table)
         return false;
+    table->size = (uint32_t)size;
     for (uint64_t i = 0; old && i < old->size; i++) {
         uint64_t slot = atomic_load_explicit(&old->slots[i], memory_order_relaxed);
         if (slot_holds_entry(slot))

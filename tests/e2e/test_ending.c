@@ -302,8 +302,8 @@ Test(ending, a_full_pipe_as_the_log_holds_up_nothing)
 
     daemon_prepare(&the_daemon);
     program_expect(output, sizeof(output), 0, "ended 0",
-                   "cd %s && mkfifo p && exec 3<>p && head -c 65536 /dev/zero >&3\n"
-                   "%s --port %d --dir data --save '' 2>&3 & pid=$!\n"
+                   "cd '%s' && mkfifo p && exec 3<>p && head -c 65536 /dev/zero >&3\n"
+                   "'%s' --port %d --dir data --save '' 2>&3 & pid=$!\n"
                    "for i in $(seq 600); do redis-cli -p %d PING 2>&1 | grep -q PONG && break; sleep 0.1; done\n"
                    "for i in SAVE 'BF.ADD f x' BGSAVE; do redis-cli -p %d $i || exit 1; done\n"
                    "kill -TERM $pid; wait $pid; echo ended $?",

@@ -350,8 +350,8 @@ DAEMON_TEST(daemon_under_test, log_starts,
                              "tar -C %s -xzf '" BLOOMERY_GOLDEN_DIR "/directories/0.3.2-killed.tar.gz'",
                              daemon_under_test.dir),
                  0, "%s", output);
-    program_expect(output, sizeof(output), 0, "421 adds and 7 control records", BLOOMERY_TOOL_PATH " check %s 2>&1",
-                   daemon_under_test.data);
+    program_expect(output, sizeof(output), 0, "421 adds and 7 control records",
+                   "'" BLOOMERY_TOOL_PATH "' check %s 2>&1", daemon_under_test.data);
     redisContext *client = client_start(&daemon_under_test, NULL);
     for (int again = 0; again < 2; again++) {
         for (size_t i = 0; i < sizeof(bloom) / sizeof(*bloom); i++) {

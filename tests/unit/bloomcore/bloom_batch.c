@@ -256,7 +256,7 @@ struct asked {
 
 static char many_bytes[70000];
 
-static struct bloom_item many_item(void *ctx, size_t i)
+static struct bloom_item many_item(const void *ctx, size_t i)
 {
     const struct asked *asked = ctx;
     cr_assert_lt(i, asked->n);
@@ -264,9 +264,10 @@ static struct bloom_item many_item(void *ctx, size_t i)
 }
 
 /* Between two batches others add, also items that have been started. */
-static bool many_answer(void *ctx, size_t first, uint32_t present, size_t n)
+static bool many_answer(void *ctx, size_t next, uint32_t present, size_t n)
 {
     struct asked *asked = ctx;
+    size_t first = next - n;
     cr_assert(first == asked->next && n >= 1 && n <= BLOOM_BATCH && first + n <= asked->n);
     for (size_t i = 0; i < n; i++) {
         struct bloom_item item = many_item(asked, first + i);
@@ -292,8 +293,8 @@ static void ask_many(struct asked *asked, bool long_items)
             add_to_both(&asked->pair, murmur3_hash(item.ptr, item.len));
     }
     rng_fill(&asked->rng, many_bytes, asked->absent ? sizeof(many_bytes) : 8);
-    bloom_query_all(asked->pair.batched,
-                    &(struct bloom_questions){asked->n, many_item, many_answer, asked, rng_below(&asked->rng, 2)});
+    bloom_query_all(asked->pair.batched, &(struct bloom_questions){0, asked->n, many_item, asked, many_answer, asked,
+                                                                   rng_below(&asked->rng, 2)});
     cr_assert(asked->n == 0 || (asked->next >= asked->stop && (asked->stop < asked->n || asked->next == asked->n)));
 }
 

@@ -106,21 +106,16 @@ int bloomery_has(const bloomery_filter *filter, const void *item, size_t size)
     return bits && bloom_filter_query(bits, bloom_filter_hash(bits, item, size));
 }
 
-struct ask {
-    const struct bloomery_item *items;
-    unsigned char *answers;
-};
-
-static struct bloom_item asked_item(void *ctx, size_t i)
+static struct bloom_item asked_item(const void *items, size_t i)
 {
-    const struct bloomery_item *item = &((const struct ask *)ctx)->items[i];
+    const struct bloomery_item *item = (const struct bloomery_item *)items + i;
 
     return (struct bloom_item){item->data, item->size};
 }
 
-static bool keep_answers(void *ctx, size_t first, uint32_t present, size_t n)
+static bool keep_answers(void *ctx, size_t next, uint32_t present, size_t n)
 {
-    unsigned char *answers = ((const struct ask *)ctx)->answers + first;
+    unsigned char *answers = (unsigned char *)ctx + next - n;
 
     for (size_t i = 0; i < n; i++)
         answers[i] = present >> i & 1;
@@ -130,10 +125,10 @@ static bool keep_answers(void *ctx, size_t first, uint32_t present, size_t n)
 void bloomery_has_many(const bloomery_filter *filter, const struct bloomery_item *items, size_t n,
                        unsigned char *answers)
 {
-    struct ask ask = {items, answers};
+    struct bloom_questions questions = {0, n, asked_item, items, keep_answers, answers, false};
 
     if (filter->alone.filter)
-        bloom_query_all(filter->alone.filter, &(struct bloom_questions){n, asked_item, keep_answers, &ask, false});
+        bloom_query_all(filter->alone.filter, &questions);
     else if (n > 0)
         memset(answers, 0, n);
 }

@@ -202,23 +202,17 @@ static void reply_missing(struct call *call, size_t n, bool array, enum bf_missi
     }
 }
 
-struct query_words {
-    struct call *call;
-    size_t first; /* the item's word */
-};
-
-static struct bloom_item word_item(void *ctx, size_t i)
+static struct bloom_item word_item(const void *call, size_t i)
 {
-    const struct query_words *query = ctx;
-    struct slice item = call_arg(query->call, query->first + i);
+    struct slice item = call_arg(call, i);
     return (struct bloom_item){item.ptr, item.len};
 }
 
-static bool reply_words(void *ctx, size_t first, uint32_t present, size_t n)
+static bool reply_words(void *ctx, size_t next, uint32_t present, size_t n)
 {
-    struct call *call = ((const struct query_words *)ctx)->call;
+    struct call *call = ctx;
     uint64_t hits = (uint64_t)__builtin_popcount(present);
-    (void)first;
+    (void)next;
     call->value->usage.hits += hits;
     call->value->usage.misses += n - hits;
     for (size_t i = 0; i < n; i++)
@@ -234,9 +228,8 @@ static void query_all(struct call *call, size_t first, enum bf_missing missing)
             reply_missing(call, n, true, missing);
         } else {
             engine.ReplyWithArray(call->ctx, (long)n);
-            struct query_words query = {call, first};
-            bloom_query_all(value_filter(call->value),
-                            &(struct bloom_questions){n, word_item, reply_words, &query, .cold = true});
+            struct bloom_questions words = {first, (size_t)call->argc, word_item, call, reply_words, call, true};
+            bloom_query_all(value_filter(call->value), &words);
         }
     }
 }

@@ -173,12 +173,15 @@ static uint32_t query_layer(const struct bloom_batch *batch, const struct bloom_
 
     if (batch->n >= FEW && bloom_vector_fits(layer->geometry))
         return bloom_vector_query(bloom_layer_words(layer), layer->geometry, batch->h1, batch->h2, wanted);
-    bool far = bloom_geometry_is_far(layer->geometry);
+    if (__builtin_expect(bloom_geometry_is_far(layer->geometry), 0)) {
+        for (; wanted; wanted &= wanted - 1) {
+            unsigned i = (unsigned)__builtin_ctz(wanted);
+            present |= (uint32_t)bloom_layer_has_far(layer, hash_of(batch, i)) << i;
+        }
+    }
     for (; wanted; wanted &= wanted - 1) {
         unsigned i = (unsigned)__builtin_ctz(wanted);
-        struct bloom_hash hash = hash_of(batch, i);
-        if (!far || bloom_layer_test_first(layer, hash))
-            present |= (uint32_t)bloom_layer_test(layer, hash) << i;
+        present |= (uint32_t)bloom_layer_test(layer, hash_of(batch, i)) << i;
     }
     return present;
 }
@@ -283,18 +286,19 @@ uint32_t bloom_batch_query(const struct bloom_batch *batch, const struct bloom_f
 static _Thread_local bool found_few;
 
 /* Starts a batch of the items from *next on. Returns whether it is to be narrowed. */
-static bool start_next(struct bloom_batch *batch, const struct bloom_filter *filter,
-                       const struct bloom_questions *questions, size_t *next, bool *long_out)
+static inline bool start_next(struct bloom_batch *batch, const struct bloom_filter *filter,
+                              const struct bloom_questions *questions, size_t *next, bool staged, bool *long_out)
 {
     struct bloom_item items[BLOOM_BATCH];
-    size_t n = 0, bytes = 0;
+    size_t at = *next, n = 0, bytes = 0;
 
-    while (n < BLOOM_BATCH && *next < questions->n && bytes < BATCH_BYTES) {
-        items[n] = questions->item(questions->ctx, (*next)++);
-        bytes += items[n++].len;
+    for (; n < BLOOM_BATCH && at + n < questions->end && bytes < BATCH_BYTES; n++) {
+        items[n] = questions->item(questions->items, at + n);
+        bytes += items[n].len;
     }
+    *next = at + n;
     *long_out = bytes >= BATCH_BYTES;
-    if (found_few && questions->n > BLOOM_BATCH)
+    if (staged)
         return bloom_batch_start_staged(batch, filter, items, n);
     bloom_batch_start(batch, filter, items, n);
     if (questions->cold)
@@ -302,15 +306,17 @@ static bool start_next(struct bloom_batch *batch, const struct bloom_filter *fil
     return false;
 }
 
-void bloom_query_all(const struct bloom_filter *filter, const struct bloom_questions *questions)
+static __attribute__((noinline)) void query_ahead(const struct bloom_filter *filter,
+                                                  const struct bloom_questions *questions)
 {
     struct bloom_batch batches[DEPTH];
     bool staged[DEPTH], are_long = false; /* then hashing takes longer than the words: none goes ahead */
-    size_t next = 0, started = 0, narrowed = 0, answered = 0, first = 0;
+    size_t next = questions->first, started = 0, narrowed = 0, answered = 0, done = next;
 
-    while (first < questions->n) {
-        for (; next < questions->n && started < answered + (are_long ? 1 : DEPTH); started++)
-            staged[started % DEPTH] = start_next(&batches[started % DEPTH], filter, questions, &next, &are_long);
+    while (done < questions->end) {
+        for (; next < questions->end && started < answered + (are_long ? 1 : DEPTH); started++)
+            staged[started % DEPTH] =
+                start_next(&batches[started % DEPTH], filter, questions, &next, found_few, &are_long);
         for (; narrowed < started && (narrowed + 1 < started || narrowed == answered); narrowed++) {
             if (staged[narrowed % DEPTH])
                 bloom_batch_narrow(&batches[narrowed % DEPTH], filter);
@@ -318,9 +324,26 @@ void bloom_query_all(const struct bloom_filter *filter, const struct bloom_quest
         const struct bloom_batch *batch = &batches[answered++ % DEPTH];
         uint32_t present = bloom_batch_query(batch, filter);
         found_few = (unsigned)__builtin_popcount(present) < batch->n / 2;
-        if (!questions->answer(questions->ctx, first, present, batch->n))
+        done += batch->n;
+        if (!questions->answer(questions->ctx, done, present, batch->n))
             return;
-        first += batch->n;
+    }
+}
+
+void bloom_query_all(const struct bloom_filter *filter, const struct bloom_questions *questions)
+{
+    size_t next = questions->first;
+    struct bloom_batch batch;
+    bool are_long;
+
+    if (questions->end - next > BLOOM_BATCH) {
+        query_ahead(filter, questions);
+        return;
+    }
+    while (next < questions->end) {
+        (void)start_next(&batch, filter, questions, &next, false, &are_long);
+        if (!questions->answer(questions->ctx, next, bloom_batch_query(&batch, filter), batch.n))
+            return;
     }
 }
 

@@ -54,12 +54,13 @@ unsigned bloom_filter_young_bits(const struct bloom_filter *filter);
  * the filter was added to or grew since the start. Bits from n on are clear. */
 uint32_t bloom_batch_query(const struct bloom_batch *batch, const struct bloom_filter *filter);
 
-/* Many items to ask for, in batches: item() gives item i, whose bytes stay until its answer. answer() gets the answers
- * of items first to first + n - 1 as bits, in order, and returns whether to go on. */
+/* The items `first` to `end` - 1, to be asked for in batches: item() gives item i, whose bytes stay until its answer.
+ * answer() gets the answers of the n items before `next` as bits, in order, and returns whether to go on. */
 struct bloom_questions {
-    size_t n;
-    struct bloom_item (*item)(void *ctx, size_t i);
-    bool (*answer)(void *ctx, size_t first, uint32_t present, size_t n);
+    size_t first, end;
+    struct bloom_item (*item)(const void *items, size_t i);
+    const void *items;
+    bool (*answer)(void *ctx, size_t next, uint32_t present, size_t n);
     void *ctx;
     bool cold; /* even a small filter's words may have left the second-level cache */
 };

@@ -368,6 +368,11 @@ bool bloom_layer_test_other(const struct bloom_layer *layer, struct bloom_hash h
     return bloom_walk_test(layer, hash, n, BLOOM_WALK_UNSIGNED);
 }
 
+bool bloom_layer_has_far(const struct bloom_layer *layer, struct bloom_hash hash)
+{
+    return bloom_layer_test_first(layer, hash) && bloom_layer_test(layer, hash);
+}
+
 int bloom_layer_init(struct bloom_pool *pool, const struct bloom_filter *filter, struct bloom_layer *layer,
                      const struct bloom_geometry *geometry, struct errbuf *err)
 {

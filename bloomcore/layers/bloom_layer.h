@@ -216,10 +216,11 @@ static inline bool bloom_layer_test_first(const struct bloom_layer *layer, struc
 }
 
 /* bloom_layer_test(). In a far layer an absent item does not wait for the words that only a present one needs. */
+bool bloom_layer_has_far(const struct bloom_layer *layer, struct bloom_hash hash);
+
 static inline bool bloom_layer_has(const struct bloom_layer *layer, struct bloom_hash hash)
 {
-    return (!bloom_geometry_is_far(layer->geometry) || bloom_layer_test_first(layer, hash)) &&
-           bloom_layer_test(layer, hash);
+    return bloom_geometry_is_far(layer->geometry) ? bloom_layer_has_far(layer, hash) : bloom_layer_test(layer, hash);
 }
 
 /* ---- memory ---- */

@@ -476,14 +476,13 @@ size_t bf_add_batch(struct bf_call *call, struct bloom_filter *filter, struct bl
 
 /* Starts the batch of items `start` to at most `end`, and returns how many they are. */
 static size_t start_batch(struct bloom_batch *batch, const struct bloom_filter *filter, size_t start, size_t end,
-                          struct slice (*item)(const void *ctx, size_t i), const void *ctx)
+                          struct bloom_item (*item)(const void *items, size_t i), const void *ctx)
 {
     struct bloom_item items[BLOOM_BATCH];
     size_t most = end - start < BLOOM_BATCH ? end - start : BLOOM_BATCH, n = 0, bytes = 0;
     while (n < most && bytes < BATCH_BYTES) {
-        struct slice it = item(ctx, start + n);
-        items[n++] = (struct bloom_item){it.ptr, it.len};
-        bytes += it.len;
+        items[n] = item(ctx, start + n);
+        bytes += items[n++].len;
     }
     bloom_batch_start(batch, filter, items, n);
     return n;
@@ -491,27 +490,18 @@ static size_t start_batch(struct bloom_batch *batch, const struct bloom_filter *
 
 struct query_slice {
     struct bf_call *call;
-    size_t start, end; /* of the command's items */
-    struct slice (*item)(const void *ctx, size_t i);
-    const void *ctx;
+    size_t end;
 };
 
-static struct bloom_item item_of_slice(void *ctx, size_t i)
+static bool reply_slice(void *ctx, size_t next, uint32_t present, size_t n)
 {
     const struct query_slice *slice = ctx;
-    struct slice it = slice->item(slice->ctx, slice->start + i);
-    return (struct bloom_item){it.ptr, it.len};
-}
-
-static bool reply_slice(void *ctx, size_t first, uint32_t present, size_t n)
-{
-    const struct query_slice *slice = ctx;
-    size_t done = slice->start + first + n;
     reply_queries(slice->call, present, n);
-    return done == slice->end || !command_slice_end(slice->call->ctx, done);
+    return next == slice->end || !command_slice_end(slice->call->ctx, next);
 }
 
-void bf_query_many(struct bf_call *call, size_t n, struct slice (*item)(const void *ctx, size_t i), const void *ctx)
+void bf_query_many(struct bf_call *call, size_t n, struct bloom_item (*item)(const void *items, size_t i),
+                   const void *ctx)
 {
     bf_look_for_items(call);
     if (call->entry && bf_waits_for_file(call)) /* between two slices, too: the file may have changed */
@@ -532,8 +522,8 @@ void bf_query_many(struct bf_call *call, size_t n, struct slice (*item)(const vo
         reply_array(call->reply, n);
     }
     if (filter) {
-        struct query_slice slice = {call, first, first + count, item, ctx};
-        bloom_query_all(filter, &(struct bloom_questions){count, item_of_slice, reply_slice, &slice, false});
+        struct query_slice slice = {call, first + count};
+        bloom_query_all(filter, &(struct bloom_questions){first, first + count, item, ctx, reply_slice, &slice, false});
     } else if (maybe || call->entry) { /* a filter that is unreadable since the last slice may have the items */
         for (size_t i = 0; i < count; i++)
             reply_query(call, true);
@@ -558,7 +548,7 @@ static struct bloom_filter *bf_same_filter(struct bf_call *call, uint64_t id)
 
 /* Adds until one add is refused, which is the last that *replies counts, or the slice has taken too long. */
 static bool add_items(struct bf_call *call, struct bloom_filter *filter, size_t start, size_t end, int64_t *replies,
-                      struct slice (*item)(const void *ctx, size_t i), const void *ctx)
+                      struct bloom_item (*item)(const void *items, size_t i), const void *ctx)
 {
     struct bloom_batch batch;
     size_t n, first = start, error_at = SIZE_MAX;
@@ -572,7 +562,8 @@ static bool add_items(struct bf_call *call, struct bloom_filter *filter, size_t 
     return error_at == SIZE_MAX;
 }
 
-void bf_add_many(struct bf_call *call, size_t n, struct slice (*item)(const void *ctx, size_t i), const void *ctx)
+void bf_add_many(struct bf_call *call, size_t n, struct bloom_item (*item)(const void *items, size_t i),
+                 const void *ctx)
 {
     size_t first, count = command_slice(call->ctx, n, &first);
     struct command_slice whole = {0}, *slice = call->ctx->slice ? call->ctx->slice : &whole;

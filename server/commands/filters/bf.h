@@ -48,8 +48,10 @@ size_t bf_add_batch(struct bf_call *call, struct bloom_filter *filter, struct bl
 /* Queries or adds n items, or the next slice of them, with one reply each; `item(ctx, i)` returns item i. An add that
  * fails ends the array with the error as its last element, as in RedisBloom. So does the deletion of the filter between
  * two slices of adds; a query's remaining items are then answered by `missing`. */
-void bf_query_many(struct bf_call *call, size_t n, struct slice (*item)(const void *ctx, size_t i), const void *ctx);
-void bf_add_many(struct bf_call *call, size_t n, struct slice (*item)(const void *ctx, size_t i), const void *ctx);
+void bf_query_many(struct bf_call *call, size_t n, struct bloom_item (*item)(const void *items, size_t i),
+                   const void *ctx);
+void bf_add_many(struct bf_call *call, size_t n, struct bloom_item (*item)(const void *items, size_t i),
+                 const void *ctx);
 
 /* The filter of a call for reading, looked up again if needed; for callers that need no bits: these may not be in
  * memory (entry_is_evicted()). NULL: none, or it is quarantined, after an error reply (*replied_out). */

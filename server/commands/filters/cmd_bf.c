@@ -83,10 +83,11 @@ struct item_args {
     size_t first;
 };
 
-static struct slice item_arg(const void *items, size_t i)
+static struct bloom_item item_arg(const void *items, size_t i)
 {
     const struct item_args *args = items;
-    return command_arg(args->ctx, args->first + i);
+    struct slice item = command_arg(args->ctx, args->first + i);
+    return (struct bloom_item){item.ptr, item.len};
 }
 
 static void add_items(struct command_ctx *ctx, struct bf_call *call, size_t first)

@@ -382,9 +382,13 @@ void cmd_info(struct command_ctx *ctx)
 
 /* ---- facts ---- */
 
+/* Zeros unless the server is loading: a probe may ask before the load has begun. */
 static void load_of(const struct server *server, struct facts_load *out)
 {
     const struct load_progress *load = &server->persistence->load;
+    *out = (struct facts_load){0};
+    if (!server_loading(server))
+        return;
     double seconds = (double)(clock_ms() - load->started_ms) / 1000;
     out->started_unix_s = load->started_unix_ms / 1000;
     out->done = atomic_load_explicit(&load->done_bytes, memory_order_relaxed);

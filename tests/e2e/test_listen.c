@@ -34,6 +34,7 @@ static int occupy(int port)
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), on = 1;
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)); /* connections of earlier tests may be ending */
     setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof(on));
     cr_assert_eq(bind(fd, (struct sockaddr *)&address, sizeof(address)), 0);
     cr_assert_eq(listen(fd, 1), 0);

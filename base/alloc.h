@@ -20,7 +20,7 @@ static inline void *grow_array(void *array, size_t count, size_t *size, size_t e
     return larger;
 }
 
-/* The same for an array in a variable, which keeps its value without memory: 0 or -ENOMEM. */
+/* grow_array() of a variable, which keeps its value if there is no memory. 0 or -ENOMEM. */
 #define GROW(array, count, size)                                                \
     __extension__({                                                             \
         void *grown_ = grow_array((array), (count), &(size), sizeof(*(array))); \

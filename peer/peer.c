@@ -148,7 +148,7 @@ static const char *peer_tls_reason(const struct peer *peer)
     return peer->tls ? peer->tls->why.text : "";
 }
 
-/* As send and recv of plain bytes, between peer->out or peer->in and the socket. 0 or -errno. */
+/* Encrypt peer->out into the socket, and decrypt the socket into peer->in. 0 or -errno. */
 static int peer_tls_send(struct peer *peer)
 {
     struct peer_tls *tls = peer->tls;

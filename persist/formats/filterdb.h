@@ -107,7 +107,7 @@ struct filter_file {
 int filter_file_open(struct filter_file *file, const struct fsops *fs, const char *path, const char *variant_text,
                      struct errbuf *err);
 
-/* The same for a descriptor that is open already, and is the filter_file's from now on, after an error too. */
+/* filter_file_open() of an open descriptor, which the filter_file owns from now on, also after an error. */
 int filter_file_adopt(struct filter_file *file, const struct fsops *fs, int fd, enum bloom_variant variant,
                       struct errbuf *err);
 void filter_file_close(struct filter_file *file); /* idempotent */

@@ -72,7 +72,7 @@ enum config_fault config_value_parse(const struct config_row *row, struct slice 
 /* Cuts the next word off the front of the text; false when there is none. */
 bool config_next_word(struct slice *text, struct slice *word_out);
 
-/* As CONFIG GET shows it. */
+/* Appends the value in the form of CONFIG GET. */
 void config_value_format(const struct config_row *row, const void *value, struct buf *out);
 
 bool config_value_copy(const struct config_row *row, const void *value, void *copy_out); /* false: out of memory */

@@ -37,7 +37,7 @@
 
 #define THREADS_MAX 1024 /* libuv's own limit */
 
-/* As libuv reads it. */
+/* The number of threads that libuv takes for its pool, by its own rules. */
 static unsigned threads_of_pool(void)
 {
     const char *text = getenv("UV_THREADPOOL_SIZE");

@@ -31,7 +31,7 @@ struct server;
 int replay_create(struct replay **replay_out, struct server *server, struct store *store, bool accept_loss);
 void replay_destroy(struct replay *replay); /* NULL is fine */
 
-/* What the log's control records say of each filter. */
+/* The fate of each filter by the log's control records. Borrowed, until replay_destroy(). */
 struct log_history *replay_history(struct replay *replay);
 
 /* Notes a filter that has expired and is not loaded. 0 or -ENOMEM. */

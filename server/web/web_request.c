@@ -172,7 +172,7 @@ static bool read_credentials(const char *header, uint8_t *text, struct slice *na
     return true;
 }
 
-/* As AUTH does it: passwords may be tried here, too. */
+/* Logs a wrong password, as AUTH does: somebody may guess passwords by HTTP, too. */
 static void note_wrong_password(const struct web_request *request, struct slice name)
 {
     struct sockaddr_storage addr;

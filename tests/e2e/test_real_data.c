@@ -120,7 +120,7 @@ DAEMON_TEST(daemon_under_test, real_data, urls_of_the_package_index)
     free_lines(&urls);
 }
 
-/* The same by `bloomery fill`: the printed numbers equal the daemon's. */
+/* `bloomery fill` adds the same items: the printed numbers equal the daemon's. */
 DAEMON_TEST(daemon_under_test, real_data, urls_through_fill)
 {
     if (system("[ \"$(apt-cache dumpavail 2>/dev/null | grep -c ^Homepage)\" -gt 1000 ]"))

@@ -41,7 +41,7 @@ static const char *keep(struct server_url *url, struct slice part)
     return start;
 }
 
-/* What is wrong is not quoted: it may be a part of a password. */
+/* The error does not quote the address: it may have a part of a password. */
 static int wrong(struct errbuf *err, const char *why)
 {
     errbuf_set(err, "%s; " FORM, why);

@@ -53,7 +53,7 @@ static int has_open(const struct search *search, const char *pid)
     return found;
 }
 
-/* The same for mapped files: a database may close the files that it has mapped. */
+/* Whether the process has mapped such a file: a database may close the files that it has mapped. */
 static int has_mapped(const struct search *search, const char *pid)
 {
     char path[64], line[PATH_SIZE + 128];

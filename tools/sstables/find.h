@@ -29,10 +29,10 @@ struct find_keys {
 int find_keys_open(struct find_keys *keys, const struct tool_args *args);
 void find_keys_close(struct find_keys *keys);
 
-/* The next block; n 0: the end. As find_keys_open(); after an error there is no block. */
+/* Reads the next block; n is 0 at the end and after an error. Returns as find_keys_open(). */
 int find_keys_next(struct find_keys *keys);
 
-/* As it was given; valid until the next block. */
+/* The text of key i as the user gave it; valid until the next block. */
 struct slice find_keys_text(const struct find_keys *keys, size_t i);
 
 /* find_report: the output of `bloomery find`: for each key of a block its possible places, or with --absent the keys

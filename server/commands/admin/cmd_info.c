@@ -421,7 +421,7 @@ void readiness_of(struct server *server, struct readiness *readiness_out)
         *readiness_out = (struct readiness){.ready = true, .reason = "ready"};
 }
 
-/* As admission decides: what evictions can make room for is not refused. */
+/* Whether admission refuses writes for lack of memory, which it does only if evictions cannot make room. */
 static bool refuses_memory(struct server *server)
 {
     const struct config *config = server_config(server);

@@ -86,9 +86,9 @@ mount_tmp() {
     awk '$1 == "MemAvailable:" { exit $2 < 8388608 }' /proc/meminfo && mount -t tmpfs -o mode=1777,size=50% tmpfs /tmp 2>/dev/null
 }
 
-# Runs a command so, if it can be done.
+# Runs a command so, if it can be done and hides no clone in /tmp.
 in_memory() {
-    if [ "$(id -u)" -eq 0 ] && unshare --mount bash -c "$(declare -f mount_tmp); mount_tmp"; then
+    if [ "$(id -u)" -eq 0 ] && [[ $root != /tmp/* ]] && unshare --mount bash -c "$(declare -f mount_tmp); mount_tmp"; then
         unshare --mount bash -c "$(declare -f mount_tmp); mount_tmp && exec \"\$@\"" bash "$@"
     else
         "$@"

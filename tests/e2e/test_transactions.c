@@ -445,10 +445,12 @@ CLIENT_TEST(the_daemon, transactions, watch_is_optimistic_locking)
     expect(client, ":200", "BF.CARD counter");
 }
 
+static _Atomic int transactions_done;
+
 /* The end of the daemon and transactions stop the workers in the same order: the daemon ends. */
-static void *until_the_end(void *arg)
+static void *until_the_end(void *connection)
 {
-    redisContext *c = client_open(the_daemon.port);
+    redisContext *c = connection;
     for (bool up = true; up;) {
         const char *const commands[] = {"MULTI", "BF.ADD f x", "BF.ADD g x", "SCAN 0", "EXEC"};
         for (int i = 0; i < 5; i++)
@@ -458,7 +460,7 @@ static void *until_the_end(void *arg)
             up = redisGetReply(c, (void **)&reply) == REDIS_OK;
             freeReplyObject(reply);
         }
-        atomic_fetch_add((_Atomic int *)arg, up);
+        atomic_fetch_add(&transactions_done, up);
     }
     redisFree(c);
     return NULL;
@@ -467,10 +469,9 @@ static void *until_the_end(void *arg)
 DAEMON_TEST(the_daemon, transactions, a_shutdown_in_between)
 {
     pthread_t threads[4];
-    _Atomic int done = 0;
     for (int i = 0; i < 4; i++)
-        pthread_create(&threads[i], NULL, until_the_end, &done);
-    while (atomic_load(&done) < 50)
+        pthread_create(&threads[i], NULL, until_the_end, client_open(the_daemon.port));
+    while (atomic_load(&transactions_done) < 50)
         sched_yield();
     redisContext *c = client_open(the_daemon.port);
     freeReplyObject(redisCommand(c, "SHUTDOWN SAVE"));

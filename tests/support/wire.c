@@ -314,8 +314,8 @@ bool wire_closes(struct wire *wire, int timeout_ms)
 
 /* ---- compact form ---- */
 
-static char compact[1 << 20];
-static size_t compact_len;
+static _Thread_local char compact[1 << 20];
+static _Thread_local size_t compact_len;
 
 static void append(const char *text)
 {

@@ -66,7 +66,7 @@ bool wire_takes_line(struct wire *wire, const char *expected);
 bool wire_closes(struct wire *wire, int timeout_ms);
 
 /* Waits for one reply and returns it in compact form: [:1,#t,"bulk",nil,{+key:,1.5}]; "(closed)" or "(silence)" if none
- * comes. Valid until the next call on any wire. */
+ * comes. Valid until the thread's next call on any wire. */
 const char *wire_text(struct wire *wire);
 
 /* Sends a command given as words separated by single spaces, and returns its reply as wire_text() does. */

@@ -282,99 +282,23 @@ bool acl_set_requirepass(struct acl *acl, struct slice password)
     return acl_change(acl, slice_of(default_name), rules, 2, true, &scratch, &fault) == ACL_GOOD;
 }
 
-static bool same(const struct acl_user *a, const struct acl_user *b, struct buf *x, struct buf *y)
+void acl_replace_all(struct acl *acl, const struct acl_list *list)
 {
-    buf_truncate(x, 0);
-    buf_truncate(y, 0);
-    acl_user_describe(a, ACL_STORED, x);
-    acl_user_describe(b, ACL_STORED, y);
-    return buf_len(x) == buf_len(y) && memcmp(buf_head(x), buf_head(y), buf_len(x)) == 0;
-}
-
-/* Keeps the users in force that the new ones equal. */
-static bool keep_same(const struct acl_list *now, struct acl_list *list)
-{
-    struct buf x, y;
-    buf_init(&x, SIZE_MAX);
-    buf_init(&y, SIZE_MAX);
+    lock_take(&acl->lock);
+    struct acl_list old = acl->users;
     for (size_t i = 0; i < list->n; i++) {
         bool found;
-        size_t at = acl_place(now, slice_of(list->users[i]->name), &found);
-        if (found && same(now->users[at], list->users[i], &x, &y)) {
-            acl_user_unref(list->users[i]);
-            list->users[i] = acl_user_ref(now->users[at]);
-        }
+        size_t at = acl_place(&old, slice_of(list->users[i]->name), &found);
+        if (found)
+            list->users[i]->id = old.users[at]->id;
     }
-    bool good = !buf_failed(&x) && !buf_failed(&y);
-    buf_deinit(&x);
-    buf_deinit(&y);
-    return good;
-}
-
-static bool is_replaced(const struct acl_user *user)
-{
-    return atomic_load_explicit(&user->replaced, memory_order_acquire);
-}
-
-/* Puts copies in the place of users that have been replaced meanwhile: a replaced user would never be in force. */
-static bool renew(struct acl_list *list)
-{
-    for (size_t i = 0; i < list->n; i++) {
-        if (!is_replaced(list->users[i]))
-            continue;
-        struct acl_user *copy = acl_user_copy(list->users[i]);
-        if (!copy)
-            return false;
-        acl_user_unref(list->users[i]);
-        list->users[i] = copy;
-    }
-    return true;
-}
-
-/* Under the lock. A user is known by his name here: he is the one in force now, or a new one if that was deleted. */
-static bool exchange(struct acl *acl, const struct acl_list *list, struct acl_list *old_out)
-{
-    for (size_t i = 0; i < list->n; i++) {
-        if (is_replaced(list->users[i]))
-            return false;
-    }
-    for (size_t i = 0; i < list->n; i++) {
-        bool found;
-        size_t at = acl_place(&acl->users, slice_of(list->users[i]->name), &found);
-        if (!found || acl->users.users[at] != list->users[i]) /* no other thread has it yet */
-            list->users[i]->id = found ? acl->users.users[at]->id : acl_user_new_id();
-    }
-    *old_out = acl->users;
+    for (size_t i = 0; i < old.n; i++)
+        mark_replaced(old.users[i]);
     acl->users = *list;
     acl->size = list->n;
     atomic_store_explicit(acl->bytes, bytes_of(list), memory_order_relaxed);
-    return true;
-}
-
-bool acl_replace_all(struct acl *acl, struct acl_list *list)
-{
-    struct acl_list old;
-    if (!acl_list(acl, &old))
-        return false;
-    bool good = keep_same(&old, list), done = false;
+    lock_give(&acl->lock);
     acl_list_free(&old);
-    while (good && !done) {
-        good = renew(list);
-        lock_take(&acl->lock);
-        done = good && exchange(acl, list, &old);
-        lock_give(&acl->lock);
-    }
-    if (!good)
-        return false;
-    for (size_t i = 0; i < old.n; i++) {
-        struct acl_user *now = acl_get(acl, slice_of(old.users[i]->name));
-        if (now != old.users[i])
-            mark_replaced(old.users[i]);
-        acl_user_unref(now);
-    }
-    acl_list_free(&old);
-    *list = (struct acl_list){NULL, 0};
-    return true;
 }
 
 /* ---- the user of a session ---- */

@@ -56,10 +56,9 @@ bool acl_list(struct acl *acl, struct acl_list *list_out);
 void acl_list_free(struct acl_list *list);
 size_t acl_count(struct acl *acl);
 
-/* Puts other users instead of all; takes over their references. They are sorted by name, and "default" is one of them.
- * A user whose name is in force is that user, changed: his sessions stay. False without memory, with nothing changed.
- */
-bool acl_replace_all(struct acl *acl, struct acl_list *list);
+/* Puts new users, which no other thread has, instead of all; takes over the list. They are sorted by name, and
+ * "default" is one of them. A user whose name is in force is that user, changed: his sessions stay. */
+void acl_replace_all(struct acl *acl, const struct acl_list *list);
 
 int acl_compare_names(struct slice name, const struct acl_user *user); /* as memcmp() */
 

@@ -75,32 +75,10 @@ static int add_user(struct reading *in, struct slice name, const struct slice *r
     return acl_user_apply_words(user, rules, n, in->all_channels, &in->scratch, fault_out);
 }
 
-static bool is_white(char c)
-{
-    return c == ' ' || c == '\t' || c == '\r' || c == '\n';
-}
-
-/* Cuts a line into words. NULL without memory. */
-static struct slice *split(struct slice line, size_t *n_out)
-{
-    struct slice *words = malloc((line.len / 2 + 1) * sizeof(*words));
-    *n_out = 0;
-    for (size_t i = 0; words && i < line.len;) {
-        size_t from = i;
-        while (i < line.len && !is_white(line.ptr[i]))
-            i++;
-        if (i > from)
-            words[(*n_out)++] = (struct slice){line.ptr + from, i - from};
-        while (i < line.len && is_white(line.ptr[i]))
-            i++;
-    }
-    return words;
-}
-
 static void read_line(struct reading *in, struct slice line)
 {
     size_t n;
-    struct slice *words = split(line, &n), rule = {"", 0};
+    struct slice *words = acl_split(line, &n), rule = {"", 0};
     if (!words) {
         in->no_memory = true;
         return;
@@ -269,7 +247,7 @@ static void print_user(const struct acl_user *user, struct buf *scratch, struct 
     size_t n;
     buf_truncate(scratch, 0);
     acl_user_describe(user, ACL_STORED, scratch);
-    struct slice *words = split((struct slice){buf_head(scratch), buf_len(scratch)}, &n);
+    struct slice *words = acl_split((struct slice){buf_head(scratch), buf_len(scratch)}, &n);
     if (!words) {
         out->failed = true;
         return;

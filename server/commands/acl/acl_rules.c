@@ -191,18 +191,6 @@ void acl_patterns_clear(struct acl_pattern **patterns, size_t *n)
     *n = 0;
 }
 
-bool acl_pattern_make(struct acl_pattern *pattern_out, struct slice text, uint8_t perms)
-{
-    struct acl_pattern pattern = {.text = malloc(text.len + 1), .len = text.len, .perms = perms};
-    if (!pattern.text)
-        return false;
-    if (text.len > 0)
-        memcpy(pattern.text, text.ptr, text.len);
-    pattern.text[text.len] = '\0';
-    *pattern_out = pattern;
-    return true;
-}
-
 static enum acl_fault add_pattern(struct acl_pattern **patterns, size_t *n, struct slice text, uint8_t perms)
 {
     if (acl_has_spaces(text))
@@ -220,9 +208,13 @@ static enum acl_fault add_pattern(struct acl_pattern **patterns, size_t *n, stru
     if (!more)
         return ACL_FAULT_MEMORY;
     *patterns = more;
-    if (!acl_pattern_make(&more[*n], text, perms))
+    struct acl_pattern pattern = {.text = malloc(text.len + 1), .len = text.len, .perms = perms};
+    if (!pattern.text)
         return ACL_FAULT_MEMORY;
-    ++*n;
+    if (text.len > 0)
+        memcpy(pattern.text, text.ptr, text.len);
+    pattern.text[text.len] = '\0';
+    more[(*n)++] = pattern;
     return ACL_GOOD;
 }
 

@@ -33,38 +33,30 @@ static void destroy(struct acl_user *user)
     free(user);
 }
 
-static struct acl_user *new_user(struct slice name, size_t nselectors)
+static struct acl_user *new_user(struct slice name, uint64_t id, bool all_channels)
 {
     struct acl_user *user = calloc(1, sizeof(*user));
     if (!user)
         return NULL;
     atomic_init(&user->refs, 1);
+    user->id = id;
     user->name = malloc(name.len + 1);
-    user->selectors = calloc(nselectors, sizeof(*user->selectors));
-    user->nselectors = user->selectors ? nselectors : 0;
+    user->selectors = calloc(1, sizeof(*user->selectors));
     if (!user->name || !user->selectors) {
         destroy(user);
         return NULL;
     }
     memcpy(user->name, name.ptr, name.len);
     user->name[name.len] = '\0';
+    user->selectors[0].flags = all_channels ? ACL_ALL_CHANNELS : 0;
+    user->nselectors = 1;
     return user;
-}
-
-uint64_t acl_user_new_id(void)
-{
-    static _Atomic uint64_t last;
-    return atomic_fetch_add_explicit(&last, 1, memory_order_relaxed) + 1;
 }
 
 struct acl_user *acl_user_create(struct slice name, bool all_channels)
 {
-    struct acl_user *user = new_user(name, 1);
-    if (!user)
-        return NULL;
-    user->id = acl_user_new_id();
-    user->selectors[0].flags = all_channels ? ACL_ALL_CHANNELS : 0;
-    return user;
+    static _Atomic uint64_t last_id;
+    return new_user(name, atomic_fetch_add_explicit(&last_id, 1, memory_order_relaxed) + 1, all_channels);
 }
 
 static size_t bytes_of_patterns(const struct acl_pattern *patterns, size_t n)
@@ -101,72 +93,6 @@ static void derive(struct acl_user *user)
     user->npatterns = 0;
     for (size_t i = 0; i < user->nselectors; i++)
         user->npatterns += user->selectors[i].nkeys;
-}
-
-static bool copy_patterns(const struct acl_pattern *from, size_t n, struct acl_pattern **to, size_t *n_out)
-{
-    if (n == 0)
-        return true;
-    *to = calloc(n, sizeof(**to));
-    if (!*to)
-        return false;
-    for (; *n_out < n; ++*n_out) {
-        const struct acl_pattern *pattern = &from[*n_out];
-        if (!acl_pattern_make(&(*to)[*n_out], (struct slice){pattern->text, pattern->len}, pattern->perms))
-            return false;
-    }
-    return true;
-}
-
-static bool copy_rules(const struct acl_selector *from, struct acl_selector *to)
-{
-    if (from->nrules == 0)
-        return true;
-    to->rules = calloc(from->nrules, sizeof(*to->rules));
-    if (!to->rules)
-        return false;
-    for (; to->nrules < from->nrules; to->nrules++) {
-        struct acl_rule *copy = &to->rules[to->nrules];
-        *copy = from->rules[to->nrules];
-        copy->text = strdup(copy->text);
-        if (!copy->text)
-            return false;
-    }
-    return true;
-}
-
-static bool copy_selector(const struct acl_selector *from, struct acl_selector *to)
-{
-    to->flags = from->flags;
-    memcpy(to->allowed, from->allowed, sizeof(to->allowed));
-    return copy_rules(from, to) && copy_patterns(from->keys, from->nkeys, &to->keys, &to->nkeys) &&
-           copy_patterns(from->channels, from->nchannels, &to->channels, &to->nchannels);
-}
-
-struct acl_user *acl_user_copy(const struct acl_user *user)
-{
-    struct acl_user *copy = new_user(slice_of(user->name), user->nselectors);
-    if (!copy)
-        return NULL;
-    copy->id = user->id;
-    copy->flags = user->flags;
-    bool good = true;
-    for (size_t i = 0; i < user->nselectors && good; i++)
-        good = copy_selector(&user->selectors[i], &copy->selectors[i]);
-    if (good && user->npasswords) {
-        copy->passwords = malloc(user->npasswords * sizeof(*copy->passwords));
-        good = copy->passwords != NULL;
-        if (good) {
-            memcpy(copy->passwords, user->passwords, user->npasswords * sizeof(*copy->passwords));
-            copy->npasswords = user->npasswords;
-        }
-    }
-    if (!good) {
-        destroy(copy);
-        return NULL;
-    }
-    derive(copy);
-    return copy;
 }
 
 struct acl_user *acl_user_ref(struct acl_user *user)
@@ -435,6 +361,48 @@ int acl_user_apply_words(struct acl_user *user, const struct slice *words, size_
     enum acl_fault fault = apply_all(user, words, n, all_channels, scratch, fault_out);
     derive(user);
     return (int)fault;
+}
+
+static bool is_white(char c)
+{
+    return c == ' ' || c == '\t' || c == '\r' || c == '\n';
+}
+
+struct slice *acl_split(struct slice line, size_t *n_out)
+{
+    struct slice *words = malloc((line.len / 2 + 1) * sizeof(*words));
+    *n_out = 0;
+    for (size_t i = 0; words && i < line.len;) {
+        size_t from = i;
+        while (i < line.len && !is_white(line.ptr[i]))
+            i++;
+        if (i > from)
+            words[(*n_out)++] = (struct slice){line.ptr + from, i - from};
+        while (i < line.len && is_white(line.ptr[i]))
+            i++;
+    }
+    return words;
+}
+
+struct acl_user *acl_user_copy(const struct acl_user *user)
+{
+    struct acl_user *copy = new_user(slice_of(user->name), user->id, false);
+    struct buf text, scratch;
+    struct slice fault;
+    size_t n;
+    buf_init(&text, SIZE_MAX);
+    buf_init(&scratch, SIZE_MAX);
+    acl_user_describe(user, ACL_STORED, &text);
+    struct slice *words = acl_split((struct slice){buf_head(&text), buf_len(&text)}, &n);
+    if (copy &&
+        (!words || buf_failed(&text) || acl_user_apply_words(copy, words, n, false, &scratch, &fault) != ACL_GOOD)) {
+        destroy(copy);
+        copy = NULL;
+    }
+    free(words);
+    buf_deinit(&scratch);
+    buf_deinit(&text);
+    return copy;
 }
 
 const char *acl_fault_text(enum acl_fault fault)

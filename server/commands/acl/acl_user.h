@@ -77,9 +77,6 @@ struct acl_user {
     char *name; /* NUL-terminated */
 };
 
-/* A number that no user has had. */
-uint64_t acl_user_new_id(void);
-
 /* A new user with one reference and an id of its own: off, without passwords and rights, except for the channels if
  * `all_channels`. NULL without memory. */
 struct acl_user *acl_user_create(struct slice name, bool all_channels);
@@ -146,12 +143,13 @@ bool acl_user_has_password(const struct acl_user *user, const uint8_t digest[ACL
 
 bool acl_has_spaces(struct slice text); /* or NUL bytes */
 
+/* Cuts a line of rules into words, which the caller frees. NULL without memory. */
+struct slice *acl_split(struct slice line, size_t *n_out);
+
 /* Applies "+get", "-@write", "~key*", "%R~key*", "&channel", "allkeys" and so on. */
 enum acl_fault acl_selector_apply(struct acl_selector *selector, struct slice rule);
 
 void acl_selector_clear_rules(struct acl_selector *selector);
-/* False without memory; then nothing is made. */
-bool acl_pattern_make(struct acl_pattern *pattern_out, struct slice text, uint8_t perms);
 void acl_patterns_clear(struct acl_pattern **patterns, size_t *n);
 
 #endif

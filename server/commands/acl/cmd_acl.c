@@ -227,10 +227,7 @@ static void reply_users(struct acl *acl, struct reply *reply, bool described)
     buf_init(&text, SIZE_MAX);
     reply_array(reply, list.n);
     for (size_t i = 0; i < list.n; i++) {
-        if (described)
-            buf_appendf(&text, "user %s ", list.users[i]->name);
-        else
-            buf_appendf(&text, "%s", list.users[i]->name);
+        buf_appendf(&text, described ? "user %s " : "%s", list.users[i]->name);
         if (described)
             acl_user_describe(list.users[i], ACL_SHOWN, &text);
         reply_line(reply, &text);
@@ -241,28 +238,25 @@ static void reply_users(struct acl *acl, struct reply *reply, bool described)
 
 static void run_users(struct command_job *job)
 {
-    reply_users(job->server->acl, &job->reply, false);
+    reply_users(job->server->acl, &job->reply, *(const bool *)job->data);
 }
 
-static void run_list(struct command_job *job)
+static void list_users(struct command_ctx *ctx, bool described)
 {
-    reply_users(job->server->acl, &job->reply, true);
+    if (acl_count(ctx->server->acl) > AT_ONCE && !ctx->session->multi.in_exec)
+        command_defer_copy(ctx, run_users, &described, sizeof(described));
+    else
+        reply_users(ctx->server->acl, ctx->reply, described);
 }
 
 void cmd_acl_users(struct command_ctx *ctx)
 {
-    if (acl_count(ctx->server->acl) > AT_ONCE && !ctx->session->multi.in_exec)
-        command_defer(ctx, run_users, NULL);
-    else
-        reply_users(ctx->server->acl, ctx->reply, false);
+    list_users(ctx, false);
 }
 
 void cmd_acl_list(struct command_ctx *ctx)
 {
-    if (acl_count(ctx->server->acl) > AT_ONCE && !ctx->session->multi.in_exec)
-        command_defer(ctx, run_list, NULL);
-    else
-        reply_users(ctx->server->acl, ctx->reply, true);
+    list_users(ctx, true);
 }
 
 static void reply_flags(struct reply *reply, unsigned flags)
@@ -342,10 +336,6 @@ static void reply_fault(struct command_ctx *ctx, int fault, struct slice rule)
 }
 
 /* The reply of a command that has changed users; `deleted` negative: OK. */
-struct users_change {
-    int64_t deleted;
-};
-
 static void reply_change(struct reply *reply, int64_t deleted)
 {
     if (deleted < 0)
@@ -356,24 +346,20 @@ static void reply_change(struct reply *reply, int64_t deleted)
 
 static void run_change(struct command_job *job)
 {
-    const struct users_change *change = job->data;
     job->again = !host_users_are_looked_at(job->server);
     if (!job->again)
-        reply_change(&job->reply, change->deleted);
+        reply_change(&job->reply, *(const int64_t *)job->data);
 }
 
 /* After a change of users: replies when the clients are disconnected whose user is gone or may not hear their channels
  * any more. In a transaction, beside which no other worker runs, they are disconnected soon after it. */
 static void finish_change(struct command_ctx *ctx, int64_t deleted)
 {
-    struct users_change *change = ctx->session->multi.in_exec ? NULL : malloc(sizeof(*change));
     host_users_changed(ctx->server);
-    if (!change) {
+    if (ctx->session->multi.in_exec)
         reply_change(ctx->reply, deleted);
-        return;
-    }
-    change->deleted = deleted;
-    command_defer(ctx, run_change, change);
+    else
+        command_defer_copy(ctx, run_change, &deleted, sizeof(deleted));
 }
 
 void cmd_acl_setuser(struct command_ctx *ctx)
@@ -465,11 +451,8 @@ static void run_load(struct command_job *job)
     rcu_reader_offline();
     buf_init(&errors, ERRORS_MAX);
     int status = acl_file_read(&config, &list, &errors);
-    if (status == 0 && !acl_replace_all(server->acl, &list)) {
-        acl_list_free(&list);
-        buf_appendf(&errors, "%s: out of memory. ", config.users.aclfile);
-        status = -ENOMEM;
-    }
+    if (status == 0)
+        acl_replace_all(server->acl, &list);
     rcu_reader_online();
     if (status == 0) {
         host_users_changed(server);
@@ -491,8 +474,8 @@ void cmd_acl_load(struct command_ctx *ctx)
 {
     if (!has_file(ctx))
         return;
-    const struct users_change change = {.deleted = -1};
-    command_defer_copy(ctx, run_load, &change, sizeof(change));
+    const int64_t deleted = -1;
+    command_defer_copy(ctx, run_load, &deleted, sizeof(deleted));
 }
 
 static void run_save(struct command_job *job)

@@ -201,14 +201,15 @@ static int read_real(struct rdb_reader *reader, double *out, const char *what)
     return check_field(reader, what);
 }
 
-static int read_string(struct rdb_reader *reader, uint64_t len, bytes_sink_fn *sink, void *ctx, const char *what)
+static int read_string(struct rdb_reader *reader, uint64_t *len, bytes_sink_fn *sink, void *ctx, const char *what)
 {
     size_t got;
     char *string = value_load_string(reader->ctx, &got);
     if (!string)
         return rdb_bad(reader, "%s: the value ends before it", what);
-    int rc = got == len ? sink(ctx, (const unsigned char *)string, got)
-                        : rdb_bad(reader, "%s: %zu bytes, expected %llu", what, got, (unsigned long long)len);
+    int rc = rdb_string_fits(reader, got, len, what);
+    if (rc == RDB_OK)
+        rc = sink(ctx, (const unsigned char *)string, got);
     engine.Free(string);
     return rc;
 }

@@ -216,14 +216,14 @@ static int read_layers(struct rdb_reader *reader, struct filling *target)
 {
     const struct dump_plan *plan = target->plan;
     for (unsigned i = 0; i < plan->nlayers; i++) {
-        uint64_t buckets;
+        uint64_t buckets, bytes = bloom_shape_bytes(&plan->shapes[i]);
         target->layer = i;
         target->at = 0;
         TRY(rdb_module_unsigned(reader, &buckets, "the buckets of a sub-filter"));
         if (buckets != cuckoo_shape_buckets(&plan->shapes[i]))
             return rdb_bad(reader, "sub-filter %u has %llu buckets, which do not follow from the first", i,
                            (unsigned long long)buckets);
-        TRY(rdb_module_string(reader, bloom_shape_bytes(&plan->shapes[i]), fill, target, "the slots of a sub-filter"));
+        TRY(rdb_module_string(reader, &bytes, fill, target, "the slots of a sub-filter"));
     }
     return rdb_module_end(reader);
 }

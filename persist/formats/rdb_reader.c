@@ -330,13 +330,20 @@ int rdb_string_copy(struct rdb_reader *reader, void *buf, size_t max, uint64_t *
     return pass_string(reader, &string, copy_some, &to, what);
 }
 
-int rdb_string_pieces(struct rdb_reader *reader, uint64_t len, bytes_sink_fn *sink, void *ctx, const char *what)
+int rdb_string_fits(const struct rdb_reader *reader, uint64_t got, uint64_t *len, const char *what)
+{
+    if (*len == RDB_ANY_LENGTH)
+        *len = got;
+    return got == *len ? RDB_OK
+                       : rdb_bad(reader, "%s: %llu bytes, expected %llu", what, (unsigned long long)got,
+                                 (unsigned long long)*len);
+}
+
+int rdb_string_pieces(struct rdb_reader *reader, uint64_t *len, bytes_sink_fn *sink, void *ctx, const char *what)
 {
     struct string string;
     TRY(open_content(reader, &string, what));
-    if (string.len != len)
-        return rdb_bad(reader, "%s: %llu bytes, expected %llu", what, (unsigned long long)string.len,
-                       (unsigned long long)len);
+    TRY(rdb_string_fits(reader, string.len, len, what));
     return pass_string(reader, &string, sink, ctx, what);
 }
 

@@ -32,7 +32,7 @@ struct rdb_reader;
 struct rdb_fields {
     int (*number)(struct rdb_reader *reader, uint64_t *out, const char *what);
     int (*real)(struct rdb_reader *reader, double *out, const char *what);
-    int (*string)(struct rdb_reader *reader, uint64_t len, bytes_sink_fn *sink, void *ctx, const char *what);
+    int (*string)(struct rdb_reader *reader, uint64_t *len, bytes_sink_fn *sink, void *ctx, const char *what);
 };
 
 /* In the caller's storage; the fields are internal. */
@@ -88,8 +88,15 @@ int rdb_string_skip(struct rdb_reader *reader, const char *what) __attribute__((
 int rdb_string_copy(struct rdb_reader *reader, void *buf, size_t max, uint64_t *len_out, const char *what)
     __attribute__((warn_unused_result));
 
-/* A string of exactly `len` bytes, handed to the sink in pieces. A nonzero status of the sink is passed on. */
-int rdb_string_pieces(struct rdb_reader *reader, uint64_t len, bytes_sink_fn *sink, void *ctx, const char *what)
+/* A string of exactly *len bytes, handed to the sink in pieces. A nonzero status of the sink is passed on. With
+ * RDB_ANY_LENGTH any string, whose length is in *len before the sink gets a piece; a compressed string may announce
+ * more bytes than it has, which is an error at its end. */
+#define RDB_ANY_LENGTH UINT64_MAX
+int rdb_string_pieces(struct rdb_reader *reader, uint64_t *len, bytes_sink_fn *sink, void *ctx, const char *what)
+    __attribute__((warn_unused_result));
+
+/* Whether a string that has `got` bytes is the wanted one: RDB_OK, or RDB_BAD. */
+int rdb_string_fits(const struct rdb_reader *reader, uint64_t got, uint64_t *len, const char *what)
     __attribute__((warn_unused_result));
 
 /* ---- writing, to memory that is large enough ---- */
@@ -165,7 +172,7 @@ int rdb_module_unsigned(struct rdb_reader *reader, uint64_t *out, const char *wh
 int rdb_module_double(struct rdb_reader *reader, double *out, const char *what) __attribute__((warn_unused_result));
 
 /* Like rdb_string_pieces(). */
-int rdb_module_string(struct rdb_reader *reader, uint64_t len, bytes_sink_fn *sink, void *ctx, const char *what)
+int rdb_module_string(struct rdb_reader *reader, uint64_t *len, bytes_sink_fn *sink, void *ctx, const char *what)
     __attribute__((warn_unused_result));
 
 /* Like rdb_string_copy(). */

@@ -367,7 +367,7 @@ int rdb_module_double(struct rdb_reader *reader, double *out, const char *what)
     return rdb_double(reader, out, what);
 }
 
-int rdb_module_string(struct rdb_reader *reader, uint64_t len, bytes_sink_fn *sink, void *ctx, const char *what)
+int rdb_module_string(struct rdb_reader *reader, uint64_t *len, bytes_sink_fn *sink, void *ctx, const char *what)
 {
     if (reader->fields)
         return reader->fields->string(reader, len, sink, ctx, what);

@@ -96,7 +96,8 @@ static int read_layer(struct rdb_reader *reader, unsigned encver, struct redisbl
 {
     *layer = (struct redisbloom_layer){0};
     TRY(read_fields(reader, encver, layer));
-    TRY(rdb_module_string(reader, redisbloom_bytes(layer), take_bits, to, "the string of bits"));
+    uint64_t bytes = redisbloom_bytes(layer);
+    TRY(rdb_module_string(reader, &bytes, take_bits, to, "the string of bits"));
     return rdb_module_unsigned(reader, &layer->count, "size");
 }
 

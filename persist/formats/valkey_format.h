@@ -26,9 +26,6 @@
 #define VALKEY_SEED_BYTES 32
 #define VALKEY_BLOB_HEAD  45 /* bytes before the bits of a layer: version, length, hashes, seed */
 
-/* The seed of filters whose seed is not random. */
-extern const unsigned char valkey_fixed_seed[VALKEY_SEED_BYTES];
-
 struct valkey_layer {
     uint64_t capacity; /* items that it is made for, below 2^63 */
     uint64_t items;    /* at most the capacity */
@@ -37,10 +34,10 @@ struct valkey_layer {
 };
 
 struct valkey_filter {
-    uint64_t expansion; /* 0: a fixed size, and one layer */
-    double error;       /* of the first layer, in (0, 1) */
-    double tightening;  /* the error rate of a layer relative to the one before, in (0, 1) */
-    bool fixed_seed;    /* `seed` is valkey_fixed_seed; otherwise it is random, and secret */
+    uint64_t expansion;                    /* 0: a fixed size, and one layer */
+    double error;                          /* of the first layer, in (0, 1) */
+    double tightening;                     /* the error rate of a layer relative to the one before, in (0, 1) */
+    bool fixed_seed;                       /* `seed` is the one that is not random; otherwise it is secret */
     unsigned char seed[VALKEY_SEED_BYTES]; /* of all layers */
     uint64_t nlayers;                      /* 1..BLOOM_MAX_LAYERS */
     struct valkey_layer layers[BLOOM_MAX_LAYERS];

@@ -8,9 +8,9 @@
 #define VALKEY_GOLDEN BLOOMERY_GOLDEN_DIR "/valkeybloom"
 
 static const char *const VALKEY_FILTERS[] = {
-    "01_tiny_cap1",       "02_default_add",    "03_empty_filter",      "04_half_nonscaling", "06_exp1",
-    "08_nonscaling_full", "09_tightening085",  "10_fixed_seed_config", "12_seed_is_fixed",   "13_binary_items",
-    "15_only_empty_item", "17_100k",           "19_exp1_cap1_40layers", "20_seed_zero_k1",
+    "01_tiny_cap1",       "02_default_add",   "03_empty_filter",       "04_half_nonscaling", "06_exp1",
+    "08_nonscaling_full", "09_tightening085", "10_fixed_seed_config",  "12_seed_is_fixed",   "13_binary_items",
+    "15_only_empty_item", "17_100k",          "19_exp1_cap1_40layers", "20_seed_zero_k1",
 };
 #define VALKEY_NFILTERS (sizeof(VALKEY_FILTERS) / sizeof(*VALKEY_FILTERS))
 

@@ -188,13 +188,12 @@ int config_set(struct config *cfg, struct slice name, struct slice value, enum c
 }
 
 /* A refusal that concerns several settings; its text names one of them. */
-static int refuse_together(const char *name, enum config_source source, const char *redis_text, const char *text,
-                           struct errbuf *err)
+static int refuse_together(const char *name, enum config_source source, const char *text, struct errbuf *err)
 {
     if (source == CONFIG_RUNTIME)
-        errbuf_set(err, "CONFIG SET failed (possibly related to argument '%s') - %s", name, redis_text);
+        errbuf_set(err, "CONFIG SET failed (possibly related to argument '%s') - %s", name, text);
     else
-        errbuf_set(err, "'%s' %s", name, text);
+        errbuf_set(err, "'%s': %s", name, text);
     return CONFIG_REFUSED;
 }
 
@@ -269,34 +268,27 @@ int config_check(const struct config *cfg, enum config_source source, struct err
     struct errbuf reason = {{0}};
 
     if (cfg->clients.reply_buffer_high_water > cfg->clients.reply_buffer_limit)
-        return refuse_together("reply-buffer-high-water", source, "argument must not be above reply-buffer-limit",
-                               "must not be above 'reply-buffer-limit'", err);
+        return refuse_together("reply-buffer-high-water", source, "must not be above 'reply-buffer-limit'", err);
     if (!is_host(cfg->cluster.announce_ip) || strlen(cfg->cluster.announce_ip) > 45)
-        return refuse_together("cluster-announce-ip", source, "argument must be an IP address", "must be an IP address",
-                               err);
+        return refuse_together("cluster-announce-ip", source, "must be an IP address", err);
     if (!is_host(cfg->cluster.announce_hostname))
         return refuse_together("cluster-announce-hostname", source,
-                               "argument must be a host's name of at most 255 letters, digits, '-', '_' and '.'",
                                "must be a host's name of at most 255 letters, digits, '-', '_' and '.'", err);
     /* Otherwise every add that must create its filter would fail. */
     if (bloom_size_plan((uint64_t)cfg->filters.initial_size, first_layer, &size, &reason) != BLOOM_SIZE_OK) {
-        char text[ERRBUF_SIZE + 64];
-
-        snprintf(text, sizeof(text), "cannot be had with bf-initial-size %" PRId64 ": %s", cfg->filters.initial_size,
-                 reason.text);
-        return refuse_together("bf-error-rate", source, text, text, err);
+        errbuf_prefix(&reason, "cannot be had with bf-initial-size %" PRId64, cfg->filters.initial_size);
+        return refuse_together("bf-error-rate", source, reason.text, err);
     }
     if (config_percentiles(cfg->process.latency_tracking_info_percentiles, percentiles) < 0)
         return refuse_together("latency-tracking-info-percentiles", source,
                                "latency-tracking-info-percentiles should contain only numbers between 0.0 and 100.0",
-                               "must be numbers from 0 to 100, at most 32", err);
+                               err);
     if (config_patterns(cfg->metrics.filters, patterns) < 0)
-        return refuse_together("metrics-filters", source, "metrics-filters must be at most 16 patterns of 256 bytes",
-                               "must be at most 16 patterns of 256 bytes", err);
+        return refuse_together("metrics-filters", source, "must be at most 16 patterns of 256 bytes", err);
     if (is_save_and_nosave(cfg->data.shutdown_on_sigterm) || is_save_and_nosave(cfg->data.shutdown_on_sigint))
-        return refuse_together(
-            is_save_and_nosave(cfg->data.shutdown_on_sigterm) ? "shutdown-on-sigterm" : "shutdown-on-sigint", source,
-            "Invalid combination of arguments", "cannot be 'save' and 'nosave' together", err);
+        return refuse_together(is_save_and_nosave(cfg->data.shutdown_on_sigterm) ? "shutdown-on-sigterm"
+                                                                                 : "shutdown-on-sigint",
+                               source, "Invalid combination of arguments", err);
     if (cfg->users.aclfile[0] && cfg->users.user[0]) {
         errbuf_set(err, "'user' lines and 'aclfile' exclude each other: keep all users in one place");
         return CONFIG_REFUSED;

@@ -1,10 +1,8 @@
 /* Reads the configuration file. A line is cut into words in one pass. Words are unescaped into a buffer of the line's
  * length, because unescaping never makes a text longer. */
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,19 +13,16 @@
 
 #include "config_file.h"
 #include "config_internal.h"
+#include "fsops.h"
 #include "quoted.h"
 
 #define FILE_SIZE_MAX     (4 * 1024 * 1024) /* a file of settings is small: a larger one is a mistake */
 #define INCLUDE_DEPTH_MAX 16
 
-/* A file being read; the chain of its includers ends the recursion. */
+/* A file being read. */
 struct source {
     const char *name;
-    const struct source *parent;
-    unsigned depth;
-    bool is_file; /* dev and ino are valid */
-    dev_t dev;
-    ino_t ino;
+    unsigned depth; /* of includes */
 };
 
 /* ---- words ---- */
@@ -80,37 +75,30 @@ void config_line_deinit(struct config_line *line)
 
 /* ---- files ---- */
 
-/* Reads a whole stream. 0, or a negative errno with the text in `err`. */
-static int read_stream(FILE *file, struct buf *out, struct errbuf *err)
+/* Reads all. 0, or a negative errno with the text in `err`. */
+static int read_all(int fd, struct buf *out, struct errbuf *err)
 {
     for (;;) {
         char *room = buf_reserve(out, 4096);
-        size_t n;
-
         if (!room) {
-            if (buf_len(out) > FILE_SIZE_MAX) {
-                errbuf_set(err, "longer than %d bytes: not a configuration file", FILE_SIZE_MAX);
-                return -EFBIG;
-            }
-            errbuf_set(err, "out of memory");
-            return -ENOMEM;
+            bool full = buf_len(out) + 4096 > out->cap;
+            errbuf_set(err, full ? "longer than %zu bytes" : "out of memory", out->cap - 4096);
+            return full ? -EFBIG : -ENOMEM;
         }
-        errno = 0;
-        n = fread(room, 1, 4096, file);
-        buf_commit(out, n);
-        if (n == 0 && ferror(file)) {
-            int status = errno != 0 ? -errno : -EIO;
-
+        ssize_t n = read(fd, room, 4096);
+        if (n == 0)
+            return 0;
+        if (n > 0) {
+            buf_commit(out, (size_t)n);
+        } else if (errno != EINTR) {
+            int status = -errno;
             errbuf_set(err, "%s", strerror(-status));
             return status;
         }
-        if (n == 0)
-            return 0;
     }
 }
 
-static int load_source(struct config *cfg, struct config_merge *merge, const struct source *parent, const char *path,
-                       struct errbuf *err);
+static int load_source(struct config *cfg, struct config_merge *merge, const struct source *source, struct errbuf *err);
 
 /* `include`: a path that is not absolute starts at the directory of the including file. */
 static int load_include(struct config *cfg, struct config_merge *merge, const struct source *source,
@@ -134,7 +122,7 @@ static int load_include(struct config *cfg, struct config_merge *merge, const st
     memcpy(path, source->name, dir);
     memcpy(path + dir, target.ptr, target.len);
     path[dir + target.len] = '\0';
-    return load_source(cfg, merge, source, path, err);
+    return load_source(cfg, merge, &(struct source){path, source->depth + 1}, err);
 }
 
 static bool is_include(struct slice name)
@@ -272,71 +260,35 @@ static int load_lines(struct config *cfg, struct config_merge *merge, const stru
     return CONFIG_OK;
 }
 
-/* Whether this file is being read already, further up the chain. */
-static bool is_cycle(const struct source *source)
+static int load_source(struct config *cfg, struct config_merge *merge, const struct source *source, struct errbuf *err)
 {
-    for (const struct source *s = source->parent; s; s = s->parent)
-        if (s->is_file && source->is_file && s->dev == source->dev && s->ino == source->ino)
-            return true;
-    return false;
-}
-
-static int load_stream(struct config *cfg, struct config_merge *merge, struct source *source, FILE *file,
-                       struct errbuf *err)
-{
+    bool input = source->depth == 0 && strcmp(source->name, "-") == 0;
+    const struct source shown = {input ? "standard input" : source->name, source->depth};
     struct buf text;
-    struct stat st;
-    int status;
-
-    if (fstat(fileno(file), &st) == 0) {
-        source->is_file = S_ISREG(st.st_mode);
-        source->dev = st.st_dev;
-        source->ino = st.st_ino;
-    }
-    if (is_cycle(source)) {
-        errbuf_set(err, "'%s' includes itself", source->name);
-        return CONFIG_REFUSED;
-    }
-    buf_init(&text, FILE_SIZE_MAX + 8192);
-    status = read_stream(file, &text, err);
-    if (status != 0)
-        errbuf_prefix(err, "%s", source->name);
-    else
-        status = load_lines(cfg, merge, source, (struct slice){buf_head(&text), buf_len(&text)}, err);
-    buf_deinit(&text);
-    return status;
-}
-
-static int load_source(struct config *cfg, struct config_merge *merge, const struct source *parent, const char *path,
-                       struct errbuf *err)
-{
-    struct source source = {.name = path, .parent = parent, .depth = parent ? parent->depth + 1 : 0};
-    FILE *file;
-    int status;
-
-    if (source.depth > INCLUDE_DEPTH_MAX) {
+    if (source->depth > INCLUDE_DEPTH_MAX) {
         errbuf_set(err, "more than %d files deep", INCLUDE_DEPTH_MAX);
         return CONFIG_REFUSED;
     }
-    file = fopen(path, "re");
-    if (!file) {
-        status = -errno;
-        errbuf_set(err, "%s: %s", path, strerror(errno));
-        return status;
-    }
-    status = load_stream(cfg, merge, &source, file, err);
-    fclose(file);
+    int fd = input ? STDIN_FILENO : open(source->name, O_RDONLY | O_CLOEXEC), status = fd < 0 ? -errno : 0;
+    buf_init(&text, FILE_SIZE_MAX + 4096);
+    if (fd < 0)
+        errbuf_set(err, "%s", strerror(-status));
+    else
+        status = read_all(fd, &text, err);
+    if (fd >= 0 && !input)
+        close(fd);
+    if (status != 0)
+        errbuf_prefix(err, "%s", shown.name);
+    else
+        status = load_lines(cfg, merge, &shown, (struct slice){buf_head(&text), buf_len(&text)}, err);
+    buf_deinit(&text);
     return status;
 }
 
 int config_load_file(struct config *cfg, const char *path, struct errbuf *err)
 {
     struct config_merge merge = {.save_seen = false};
-    struct source input = {.name = "standard input"};
-
-    if (strcmp(path, "-") == 0)
-        return load_stream(cfg, &merge, &input, stdin, err);
-    return load_source(cfg, &merge, NULL, path, err);
+    return load_source(cfg, &merge, &(struct source){path, 0}, err);
 }
 
 int config_load_text(struct config *cfg, const char *name, struct slice text, struct errbuf *err)
@@ -357,141 +309,61 @@ int config_file_failed(const char *what, const char *path, struct errbuf *err)
     return status;
 }
 
-static int read_all(int fd, const char *path, struct buf *out, struct errbuf *err)
-{
-    for (;;) {
-        char *room = buf_reserve(out, 4096);
-        if (!room) {
-            errno = buf_len(out) + 4096 > out->cap ? EFBIG : ENOMEM;
-            return config_file_failed("cannot read", path, err);
-        }
-        ssize_t n = read(fd, room, 4096);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return config_file_failed("cannot read", path, err);
-        if (n == 0)
-            return 0;
-        buf_commit(out, (size_t)n);
-    }
-}
-
 int config_file_read(const char *path, struct buf *out, struct stat *stat_out, struct errbuf *err)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
 
     if (fd < 0)
         return config_file_failed("cannot open", path, err);
-    int status = fstat(fd, stat_out) != 0 ? config_file_failed("cannot read", path, err) : read_all(fd, path, out, err);
+    int status = fstat(fd, stat_out) != 0 ? -errno : 0;
+    if (status != 0)
+        errbuf_set(err, "%s", strerror(-status));
+    else
+        status = read_all(fd, out, err);
+    if (status != 0)
+        errbuf_prefix(err, "cannot read %s", path);
     close(fd);
     return status;
-}
-
-static int write_all(int fd, const char *data, size_t len)
-{
-    while (len > 0) {
-        ssize_t n = write(fd, data, len);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return -1;
-        data += n;
-        len -= (size_t)n;
-    }
-    return 0;
 }
 
 /* Keeps the mode, and the owner where that is permitted. */
 static int write_file(const char *path, const struct buf *text, const struct stat *old, struct errbuf *err)
 {
-    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-
-    if (fd < 0)
-        return config_file_failed("cannot create", path, err);
-    int owner_kept = old ? fchown(fd, old->st_uid, old->st_gid) : 0;
-    int status = 0;
-    (void)owner_kept;
-    if ((old && fchmod(fd, old->st_mode & 07777) != 0) || write_all(fd, buf_head(text), buf_len(text)) != 0 ||
-        fsync(fd) != 0)
-        status = config_file_failed("cannot write", path, err);
-    if (close(fd) != 0 && status == 0)
-        status = config_file_failed("cannot write", path, err);
-    if (status != 0)
-        unlink(path);
-    return status;
-}
-
-/* The directory of a file, and the file's name in it. */
-static const char *split_path(const char *path, char dir_out[PATH_MAX])
-{
-    const char *slash = strrchr(path, '/');
-    size_t len = !slash ? 0 : slash == path ? 1 : (size_t)(slash - path);
-
-    memcpy(dir_out, len == 0 ? "." : path, len == 0 ? 1 : len);
-    dir_out[len == 0 ? 1 : len] = '\0';
-    return slash ? slash + 1 : path;
-}
-
-/* Whether a name is "<base>.<number>.tmp", and no process has that number: it was killed while it wrote. */
-static bool is_left_behind(const char *name, const char *base)
-{
-    size_t len = strlen(base);
-    char *end;
-
-    if (strncmp(name, base, len) != 0 || name[len] != '.' || name[len + 1] < '1' || name[len + 1] > '9')
-        return false;
-    errno = 0;
-    long number = strtol(name + len + 1, &end, 10);
-    return errno == 0 && strcmp(end, ".tmp") == 0 && number == (pid_t)number && kill((pid_t)number, 0) != 0 &&
-           errno == ESRCH;
-}
-
-/* Removes the temporary files that killed processes have left: they may hold secrets, and would pile up. A file that
- * cannot be removed is tried again at the next write. */
-static void sweep(const char *path)
-{
-    char dir[PATH_MAX];
-    const char *base = split_path(path, dir);
-    DIR *entries = opendir(dir);
-
-    for (struct dirent *entry; entries && (entry = readdir(entries)) != NULL;) {
-        if (is_left_behind(entry->d_name, base))
-            (void)unlinkat(dirfd(entries), entry->d_name, 0);
+    unlink(path); /* a process that was killed has left it */
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600), status = fd < 0 ? -errno : 0;
+    if (old && status == 0) {
+        int owner_kept = fchown(fd, old->st_uid, old->st_gid);
+        (void)owner_kept;
+        status = fchmod(fd, old->st_mode & 07777) != 0 ? -errno : 0;
     }
-    if (entries)
-        closedir(entries);
-}
-
-static int sync_directory_of(const char *path, struct errbuf *err)
-{
-    char dir[PATH_MAX];
-
-    (void)split_path(path, dir);
-    int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0)
-        return config_file_failed("cannot sync", dir, err);
-    int status = fsync(fd) != 0 ? config_file_failed("cannot sync", dir, err) : 0;
-    close(fd);
+    if (status == 0)
+        status = fs_write_all(fsops_posix(), fd, buf_head(text), buf_len(text), 0);
+    if (status == 0 && fsync(fd) != 0)
+        status = -errno;
+    if (fd >= 0 && close(fd) != 0 && status == 0)
+        status = -errno;
+    if (status != 0) {
+        errbuf_set(err, "cannot write %s: %s", path, strerror(-status));
+        unlink(path);
+    }
     return status;
 }
 
 int config_file_replace(const char *path, const struct buf *text, const struct stat *old, struct errbuf *err)
 {
-    char temporary[PATH_MAX];
-
-    if (snprintf(temporary, sizeof(temporary), "%s.%ld.tmp", path, (long)getpid()) >= (int)sizeof(temporary)) {
-        errno = ENAMETOOLONG;
-        return config_file_failed("cannot write", path, err);
-    }
-    sweep(path);
-    unlink(temporary); /* left by a killed process of the same number */
-    int status = write_file(temporary, text, old, err);
+    struct path fresh, directory;
+    const char *slash = strrchr(path, '/');
+    int status = path_format(&fresh, err, "%s.tmp", path);
+    if (status == 0)
+        status = path_format(&directory, err, "%.*s", slash ? (int)(slash - path) + 1 : 1, slash ? path : ".");
+    if (status == 0)
+        status = write_file(fresh.text, text, old, err);
     if (status != 0)
         return status;
-    if (rename(temporary, path) != 0) {
-        status = config_file_failed("cannot replace", path, err);
-        unlink(temporary);
-        return status;
+    status = rename(fresh.text, path) != 0 ? -errno : fsops_posix()->sync_dir(NULL, directory.text);
+    if (status != 0) {
+        errbuf_set(err, "cannot replace %s: %s", path, strerror(-status));
+        unlink(fresh.text);
     }
-    return sync_directory_of(path, err);
+    return status;
 }

@@ -70,8 +70,7 @@ void config_help(struct buf *out);
 int config_file_read(const char *path, struct buf *out, struct stat *stat_out, struct errbuf *err);
 
 /* Writes a new file beside the old one, syncs it and renames it. `path` is no symbolic link. `old` has the mode and the
- * owner; NULL: only the owner may read the file. After an error the old file is as it was. Files that processes killed
- * meanwhile have left next to it are deleted. */
+ * owner; NULL: only the owner may read the file. After an error the old file is as it was. */
 int config_file_replace(const char *path, const struct buf *text, const struct stat *old, struct errbuf *err);
 
 /* Writes "<what> <path>: " and the text of errno, which it returns negated. */

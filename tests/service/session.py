@@ -141,7 +141,7 @@ def claim_settings_and_users_are_rewritten(session):
     session.restart()
     holds(session("CONFIG", "GET", "maxclients")[1] == b"77", "CONFIG REWRITE is lost")
     holds(session("ACL", "GETUSER", "kept"), "ACL SAVE is lost")
-    left = [name for place in (session.host.settings, session.users) for name in glob.glob(f"{glob.escape(place)}.*.tmp")]
+    left = [name for place in (session.host.settings, session.users) for name in glob.glob(f"{glob.escape(place)}.tmp")]
     holds(not left, f"left behind: {left}")
 
 

@@ -532,11 +532,11 @@ Test(config, contradictions_are_refused)
     cr_assert_eq(config_check(&cfg, CONFIG_FILE, &err), CONFIG_OK, "equal is fine");
     cr_assert_eq(set("reply-buffer-high-water", "1048577", CONFIG_FILE), CONFIG_OK);
     cr_assert_eq(config_check(&cfg, CONFIG_FILE, &err), CONFIG_REFUSED);
-    cr_assert_str_eq(err.text, "'reply-buffer-high-water' must not be above 'reply-buffer-limit'");
+    cr_assert_str_eq(err.text, "'reply-buffer-high-water': must not be above 'reply-buffer-limit'");
     cr_assert_eq(config_check(&cfg, CONFIG_RUNTIME, &err), CONFIG_REFUSED);
     cr_assert_str_eq(err.text,
-                     "CONFIG SET failed (possibly related to argument 'reply-buffer-high-water') - argument must not "
-                     "be above reply-buffer-limit");
+                     "CONFIG SET failed (possibly related to argument 'reply-buffer-high-water') - must not be "
+                     "above 'reply-buffer-limit'");
     cr_assert_eq(set("reply-buffer-high-water", "1kb", CONFIG_FILE), CONFIG_OK);
     cr_assert_eq(set("port", "0", CONFIG_FILE), CONFIG_OK);
     cr_assert_eq(config_check(&cfg, CONFIG_FILE, &err), CONFIG_REFUSED);
@@ -551,7 +551,7 @@ Test(config, filter_defaults_must_make_a_filter)
 {
     cr_assert_eq(set("bf-error-rate", "1e-300", CONFIG_FILE), CONFIG_OK);
     cr_assert_eq(config_check(&cfg, CONFIG_FILE, &err), CONFIG_REFUSED);
-    cr_assert_eq(strncmp(err.text, "'bf-error-rate' cannot be had with bf-initial-size 100: ", 56), 0, "%s", err.text);
+    cr_assert_eq(strncmp(err.text, "'bf-error-rate': cannot be had with bf-initial-size 100: ", 57), 0, "%s", err.text);
     cr_assert_eq(config_check(&cfg, CONFIG_RUNTIME, &err), CONFIG_REFUSED);
     cr_assert_not_null(strstr(err.text, "argument 'bf-error-rate'"), "%s", err.text);
     cr_assert_eq(set("bf-error-rate", "1e-7", CONFIG_FILE), CONFIG_OK);

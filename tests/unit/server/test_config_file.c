@@ -223,18 +223,6 @@ Test(config_file, includes_are_read_in_place)
     refuses("include \"a\\x00b\"\n", "test.conf:1: 'include': not a usable path");
 }
 
-/* A file that includes itself, at any remove, is found out. */
-Test(config_file, include_cycles_are_found)
-{
-    const char *a = write_file("a.conf", "include b.conf\n");
-
-    write_file("b.conf", "include ./a.conf\n");
-    cr_assert_eq(config_load_file(&cfg, a, &err), CONFIG_REFUSED);
-    cr_assert_not_null(strstr(err.text, "./a.conf' includes itself"), "%s", err.text);
-    cr_assert_eq(config_load_file(&cfg, write_file("self.conf", "include self.conf\n"), &err), CONFIG_REFUSED);
-    cr_assert_not_null(strstr(err.text, "self.conf' includes itself"), "%s", err.text);
-}
-
 /* The chain of includes has a limit, and all of it is usable. */
 Test(config_file, sixteen_includes_deep_is_the_limit)
 {

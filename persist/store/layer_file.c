@@ -502,13 +502,18 @@ static int check_digest(uint64_t found, uint64_t xxh3, struct errbuf *err)
     return LAYER_UNUSABLE;
 }
 
+int layer_check(const unsigned char *head, uint64_t size, const struct bloom_shape *expected, uint64_t found,
+                uint64_t xxh3, struct errbuf *err)
+{
+    int rc = check_header(head, size, expected, err);
+    return rc == LAYER_OK ? check_digest(found, xxh3, err) : rc;
+}
+
 int layer_decode(const unsigned char *bytes, const struct bloom_layer_view *layer, uint64_t xxh3, struct errbuf *err)
 {
     size_t size = (size_t)filterdb_bytes(layer->shape.nwords);
-    int rc = check_header(bytes, size, &layer->shape, err);
+    int rc = layer_check(bytes, size, &layer->shape, XXH3_64bits(bytes, size), xxh3, err);
 
-    if (rc == LAYER_OK)
-        rc = check_digest(XXH3_64bits(bytes, size), xxh3, err);
     if (rc == LAYER_OK)
         filterdb_decode_words((enum bloom_variant)layer->shape.variant, bytes + FILTERDB_HEADER_BYTES,
                               layer->shape.nwords, layer->words);

@@ -64,4 +64,9 @@ int layer_read(struct layer_io *io, const char *path, const struct bloom_layer_v
 /* The same from memory: `bytes` are filterdb_bytes(nwords) bytes. 0 or LAYER_UNUSABLE. */
 int layer_decode(const unsigned char *bytes, const struct bloom_layer_view *layer, uint64_t xxh3, struct errbuf *err);
 
+/* Whether a file of `size` bytes that begins with `head` (as filterdb_decode_header() has it) and has the XXH3 `found`
+ * is that of a layer of this shape and checksum. LAYER_OK or LAYER_UNUSABLE. */
+int layer_check(const unsigned char *head, uint64_t size, const struct bloom_shape *expected, uint64_t found,
+                uint64_t xxh3, struct errbuf *err);
+
 #endif

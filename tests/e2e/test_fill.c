@@ -305,13 +305,11 @@ DAEMON_TEST(the_daemon, fill, a_filter_is_deleted_in_the_midst)
 /* Then the new filter lacks acknowledged items. */
 DAEMON_TEST(the_daemon, fill, a_new_filter_that_others_have_emptied_replaces_nothing)
 {
-    static const char *const changes[] = {"BF.CLEAR f:new", "COPY f f:new REPLACE", "COPY more f:new REPLACE"};
+    static const char *const changes[] = {"BF.CLEAR f:new", "COPY f f:new REPLACE"};
 
     need_redis_cli();
     expect(client, "+OK", "BF.RESERVE f 0.00001 1000");
     expect(client, ":1", "BF.ADD f old");
-    expect(client, "+OK", "BF.RESERVE more 0.00001 1000");
-    client_add_items(client, "more", 1000000, 1000500);
     for (size_t i = 0; i < sizeof(changes) / sizeof(changes[0]); i++) {
         SHELL(1, "'f:new' lacks items that were added: another client has changed it meanwhile; 101 of 101 items",
               "ask() { redis-cli -p %d \"$@\"; }; (seq 100; until [ \"$(ask BF.CARD f:new)\" = 100 ]; do :; done; "
@@ -319,7 +317,7 @@ DAEMON_TEST(the_daemon, fill, a_new_filter_that_others_have_emptied_replaces_not
               the_daemon.port, changes[i]);
         program_said(output, "'f' is unchanged, and 'f:new' is deleted");
         HAS("f", "old");
-        expect(client, ":2", "DBSIZE");
+        expect(client, ":1", "DBSIZE");
     }
 }
 
@@ -387,13 +385,12 @@ DAEMON_TEST(the_daemon, fill, answers_are_checked)
     fill_from_stand_in(":1\r\n*4\r\n:1\r\n:1\r\n:1\r\n:1\r\n", NULL, "", wrong);
     fill_from_stand_in(":1\r\n*3\r\n:1\r\n:2\r\n:1\r\n", NULL, "", wrong);
     fill_from_stand_in(":1\r\n:1\r\n", NULL, "", wrong);
-    fill_from_stand_in(":0\r\n+OK\r\n*3\r\n:1\r\n:0\r\n:1\r\n:2\r\n*3\r\n:1\r\n:1\r\n:1\r\n-ERR no\r\n:1\r\n", NULL,
-                       swap,
+    fill_from_stand_in(":0\r\n+OK\r\n*3\r\n:1\r\n:0\r\n:1\r\n:2\r\n-ERR no\r\n:1\r\n", NULL, swap,
                        "ERR no; 3 of 3 items sent to 'f:new' were acknowledged; 'f' is unchanged, and 'f:new' is "
                        "deleted");
     fill_from_stand_in(":0\r\n+OK\r\n*3\r\n:1\r\n:0\r\n:1\r\n+2\r\n:1\r\n", NULL, swap,
                        "the reply to BF.CARD is not a number; 3 of 3 items");
-    fill_from_stand_in(":0\r\n+OK\r\n*3\r\n:1\r\n:0\r\n:1\r\n:2\r\n*3\r\n:1\r\n:1\r\n:1\r\n", "RENAME", swap,
+    fill_from_stand_in(":0\r\n+OK\r\n*3\r\n:1\r\n:0\r\n:1\r\n:2\r\n", "RENAME", swap,
                        "it is unknown whether 'f:new' was renamed to 'f'");
     fill_from_stand_in(":0\r\n-ERR no\r\n", NULL, swap, "cannot create 'f:new': ERR no");
 }

@@ -55,11 +55,6 @@ int output_end(struct output *out, int status)
     return failed ? tool_failed("output", "%s", strerror(ENOMEM)) : status;
 }
 
-void output_drop(struct output *out)
-{
-    buf_deinit(&out->buf);
-}
-
 void output_string(struct buf *json, const char *key, const char *text)
 {
     json_bytes(json, key, slice_of(text));
@@ -71,8 +66,7 @@ void output_string(struct buf *json, const char *key, const char *text)
 void progress_begin(struct progress *progress, const char *what, uint64_t total)
 {
     *progress = (struct progress){.what = what, .total = total, .shows = isatty(STDERR_FILENO)};
-    if (progress->shows)
-        progress->begun_ms = progress->last_ms = clock_ms();
+    progress->begun_ms = progress->last_ms = clock_ms();
 }
 
 static void show(struct progress *progress, uint64_t done, int64_t now)

@@ -27,9 +27,6 @@ struct buf *output_single(struct output *out, const struct tool_args *args);
 /* Returns `status`, or TOOL_FAILED after a message if memory ran out. */
 int output_end(struct output *out, int status);
 
-/* Instead of output_end(), for a command that has failed: unwritten output is dropped. */
-void output_drop(struct output *out);
-
 /* json_bytes() of a string. */
 void output_string(struct buf *json, const char *key, const char *text);
 

@@ -44,7 +44,9 @@ static bool is_printable(const char *character, size_t len)
                           : true;
 }
 
-void tool_print_text(FILE *stream, const char *text, size_t len)
+/* Prints a text of foreign origin, such as a path, with control characters, characters that change the direction of
+ * text, and bytes that are not UTF-8 as \xHH: they would control the terminal. */
+static void print_text_safely(FILE *stream, const char *text, size_t len)
 {
     for (size_t at = 0; at < len;) {
         size_t n = utf8_char(text + at, len - at);
@@ -63,7 +65,7 @@ void tool_print_result(const char *text, size_t len)
     if (terminal < 0)
         terminal = isatty(STDOUT_FILENO);
     if (terminal)
-        tool_print_text(stdout, text, len);
+        print_text_safely(stdout, text, len);
     else
         fwrite(text, 1, len, stdout);
 }
@@ -92,7 +94,7 @@ __attribute__((format(printf, 2, 0))) static void complain(const char *command, 
     if (len >= 0)
         hide_logins(text);
     if (len >= 0)
-        tool_print_text(stderr, text, (size_t)len);
+        print_text_safely(stderr, text, (size_t)len);
     else
         fprintf(stderr, "%s", fmt);
     fputc('\n', stderr);
@@ -241,32 +243,17 @@ int tool_number(const struct tool_args *args, const char *name, uint64_t min, ui
                         max);
 }
 
-int tool_real(const struct tool_args *args, const char *name, double max, double *out)
-{
-    const char *text = tool_option(args, name);
-
-    if (!text || (tool_parse_double(text, out) && *out <= max))
-        return TOOL_OK;
-    return tool_misused(args->command->name, "%s '%s': must be a number from 0 to %g", name, text, max);
-}
-
 int tool_rate(const struct tool_args *args, const char *name, double *out)
 {
     const char *text = tool_option(args, name);
-
-    if (!text || (tool_parse_double(text, out) && *out > 0 && *out < 1))
-        return TOOL_OK;
-    return tool_misused(args->command->name, "%s '%s': must be a rate between 0 and 1", name, text);
-}
-
-bool tool_parse_double(const char *text, double *out)
-{
     char *end;
 
-    if ((text[0] < '0' || text[0] > '9') && text[0] != '.')
-        return false;
-    *out = strtod(text, &end);
-    return *end == '\0';
+    if (!text)
+        return TOOL_OK;
+    *out = (text[0] >= '0' && text[0] <= '9') || text[0] == '.' ? strtod(text, &end) : 0;
+    if (*out > 0 && *out < 1 && *end == '\0')
+        return TOOL_OK;
+    return tool_misused(args->command->name, "%s '%s': must be a rate between 0 and 1", name, text);
 }
 
 static int choose(const struct key_file *keys, const char *command, const char *path, uint64_t wanted,

@@ -67,26 +67,20 @@ int tool_read_arguments(const struct tool_command *command, int argc, char **arg
 enum terminal_colour { TERMINAL_PLAIN, TERMINAL_RED, TERMINAL_GREEN };
 const char *terminal_colour(enum terminal_colour colour);
 
-/* Prints a text of foreign origin, such as a path, with control characters, characters that change the direction of
- * text, and bytes that are not UTF-8 as \xHH: they would control the terminal. */
-void tool_print_text(FILE *stream, const char *text, size_t len);
-
-/* A result on stdout: likewise on a terminal, and elsewhere unchanged, for other programs. */
+/* A result on stdout. On a terminal, characters that control it, and bytes that are not UTF-8, are \xHH. */
 void tool_print_result(const char *text, size_t len);
 
-/* Print "bloomery <command>: <message>" on stderr, as tool_print_text() does it. Each returns its code, TOOL_FAILED or
+/* Print "bloomery <command>: <message>" on stderr, escaped in the same way. Each returns its code, TOOL_FAILED or
  * TOOL_USAGE; main() adds the usage to the latter. */
 int tool_failed(const char *command, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 int tool_misused(const char *command, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /* Whether the whole text is a number in the range. */
 bool tool_parse_u64(const char *text, uint64_t min, uint64_t max, uint64_t *out);
-bool tool_parse_double(const char *text, double *out);
 
-/* Read the value of an option: a number of the range, a real number from 0 to `max`, a rate between 0 and 1. Without
- * the option *out stays as it is. TOOL_OK, or TOOL_USAGE after a message. */
+/* Read the value of an option: a number of the range, a rate between 0 and 1. Without the option *out stays as it is.
+ * TOOL_OK, or TOOL_USAGE after a message. */
 int tool_number(const struct tool_args *args, const char *name, uint64_t min, uint64_t max, uint64_t *out);
-int tool_real(const struct tool_args *args, const char *name, double max, double *out);
 int tool_rate(const struct tool_args *args, const char *name, double *out);
 
 /* A daemon that has answered SHUTDOWN holds its data directory a little longer. A caller that locks a directory calls

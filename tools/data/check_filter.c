@@ -11,6 +11,8 @@
 #include "filterdb.h"
 #include "fsops.h"
 #include "key_file.h"
+#include "layer_file.h"
+#include "log_reader.h"
 #include "log_text.h"
 #include "manifest.h"
 #include "tool.h"
@@ -71,27 +73,14 @@ bool filter_shape_is_possible(struct filter_checker *checker, const struct bloom
 
 /* ---- files ---- */
 
-static bool header_is_right(const unsigned char *bytes, uint64_t size, const struct manifest_filter *filter, unsigned i,
-                            struct errbuf *why)
+/* Whether the bytes of layer i, which begin with `head`, are those of its file. */
+static bool bytes_are_right(const unsigned char *head, uint64_t size, uint64_t found,
+                            const struct manifest_filter *filter, unsigned i, struct errbuf *why)
 {
-    const struct manifest_layer *layer = &filter->layers[i];
     struct bloom_shape shape;
 
-    if (filterdb_decode_header(bytes, size, filter->variant, &shape, why) != FILTERDB_OK)
-        return false;
-    if (shape.k == layer->k && shape.nwords == layer->nwords)
-        return true;
-    errbuf_set(why, "its header says hash count %u and %" PRIu64 " words, the MANIFEST %u and %" PRIu64, shape.k,
-               shape.nwords, layer->k, layer->nwords);
-    return false;
-}
-
-static bool digest_is_right(uint64_t found, uint64_t xxh3, struct errbuf *why)
-{
-    if (found == xxh3)
-        return true;
-    errbuf_set(why, "its checksum is %016" PRIx64 " instead of %016" PRIx64, found, xxh3);
-    return false;
+    manifest_get_shape(filter, i, &shape);
+    return layer_check(head, size, &shape, found, filter->layers[i].xxh3, why) == LAYER_OK;
 }
 
 struct reading {
@@ -115,15 +104,10 @@ static bool file_is_whole(struct filter_checker *checker, const char *path, cons
     struct reading reading = {.progress = checker->progress};
     uint64_t size = 0, xxh3 = 0;
     int rc = file_pieces(path, take_piece, &reading, &size, &xxh3);
-    bool whole = false;
+    bool whole = rc == 0 && bytes_are_right(reading.head, size, xxh3, filter, i, why);
 
     if (rc != 0)
         errbuf_set(why, "%s", strerror(-rc));
-    else if (size != filterdb_bytes(filter->layers[i].nwords))
-        errbuf_set(why, "it has %" PRIu64 " bytes instead of %" PRIu64, size, filterdb_bytes(filter->layers[i].nwords));
-    else
-        whole =
-            digest_is_right(xxh3, filter->layers[i].xxh3, why) && header_is_right(reading.head, size, filter, i, why);
     if (!whole)
         errbuf_prefix(why, "%s", path);
     return whole;
@@ -138,8 +122,7 @@ static bool packed_layer_is_whole(struct filter_checker *checker, const struct m
     progress_add(checker->progress, len);
     if (pack_read(&checker->packs, filter->pack, offset, len, &bytes, NULL, why) != 0)
         return false;
-    if (digest_is_right(XXH3_64bits(bytes, len), filter->layers[i].xxh3, why) &&
-        header_is_right(bytes, len, filter, i, why))
+    if (bytes_are_right(bytes, len, XXH3_64bits(bytes, len), filter, i, why))
         return true;
     errbuf_prefix(why, FILTERS_DIR "/%" PRIu64 ".pack: layer %u, at byte %" PRIu64, filter->pack, i, offset);
     return false;
@@ -198,6 +181,39 @@ int check_keys(const char *datadir, bool print, struct errbuf *err)
                log_count(need.without, "KEYED filter").text);
     return rc;
 }
+
+/* ---- the log ---- */
+
+#define HAS_CHANGES 100 /* no status of the reader */
+
+static int on_control(void *ctx, uint64_t number, const struct log_control *control, struct errbuf *err)
+{
+    const struct store_checkpoint *save = ctx;
+
+    (void)err;
+    return number > save->control && control->kind != LOG_BREAK ? HAS_CHANGES : 0;
+}
+
+int log_has_changes(const char *datadir, const struct store_checkpoint *save, store_report_fn *report, void *report_ctx,
+                    struct errbuf *err)
+{
+    const struct log_reader_options options = {.dir = datadir,
+                                               .from = save->log,
+                                               .reached = save->frame,
+                                               .accepted = save->accepted,
+                                               .report = report,
+                                               .report_ctx = report_ctx,
+                                               .on_control = on_control,
+                                               .ctx = (void *)save};
+    struct log_reader_summary sum = {0};
+    struct log_reader *reader = NULL;
+    int rc = log_reader_open(&options, &reader, &sum, err);
+
+    log_reader_close(reader);
+    return rc == HAS_CHANGES || (rc == 0 && sum.adds > 0) ? 1 : rc == 0 ? 0 : -1;
+}
+
+/* ---- files ---- */
 
 int file_pieces(const char *path, piece_fn *take, void *ctx, uint64_t *size_out, uint64_t *xxh3_out)
 {

@@ -15,6 +15,7 @@
 #include "manifest.h"
 #include "output.h"
 #include "pack.h"
+#include "store.h"
 
 struct filter_checker {
     const char *datadir; /* borrowed */
@@ -42,6 +43,11 @@ bool filter_layer_is_whole(struct filter_checker *checker, const struct manifest
  * are any; the key may be in another file, which bf-key-file names. 0; -errno with the reason when the daemon would not
  * start with this KEYS. */
 int check_keys(const char *datadir, bool print, struct errbuf *err);
+
+/* Whether the log has changes, of any filter, after the save with this checkpoint: 1 or 0; -1: it cannot be read, with
+ * the reason. `report` as in log_reader.h. */
+int log_has_changes(const char *datadir, const struct store_checkpoint *save, store_report_fn *report, void *report_ctx,
+                    struct errbuf *err);
 
 /* pieces: reads a file from its beginning to its end, a piece at a time, and hashes it. Thread: one. */
 

@@ -12,7 +12,6 @@
 
 #include "filterdb.h"
 #include "fsops.h"
-#include "log_reader.h"
 #include "log_text.h"
 #include "manifest.h"
 #include "name_code.h"
@@ -231,32 +230,15 @@ static int on_filter(void *ctx, const struct manifest_filter *filter, struct err
     return 0;
 }
 
-static int on_control(void *ctx, uint64_t number, const struct log_control *control, struct errbuf *err)
+static void warn_of_changes(const struct export *export, const struct manifest_save *save)
 {
-    const struct manifest_save *save = ctx;
-    (void)err;
-    return number > save->control && control->kind != LOG_BREAK; /* a nonzero result ends the reading */
-}
-
-/* The log has changes after the save, of any filter. */
-static void warn_of_changes(const struct export *export, struct manifest_save *save)
-{
-    const struct log_reader_options options = {
-        .dir = export->datadir,
-        .from = save->log,
-        .accepted = save->accepted,
-        .on_damage = LOG_EXAMINE,
-        .on_control = on_control,
-        .ctx = save,
-    };
-    struct log_reader *reader = NULL;
-    struct log_reader_summary sum = {0};
+    const struct store_checkpoint checkpoint = {
+        .log = save->log, .control = save->control, .frame = save->frame, .accepted = save->accepted};
     struct errbuf err = {{0}};
-    int rc = log_reader_open(&options, &reader, &sum, &err);
-    log_reader_close(reader);
-    if (rc < 0)
+    int changes = log_has_changes(export->datadir, &checkpoint, NULL, NULL, &err);
+    if (changes < 0)
         fprintf(stderr, "bloomery " EXPORT ": warning: log: %s\n", err.text);
-    else if (rc > 0 || sum.adds || sum.damages)
+    else if (changes > 0)
         fprintf(stderr,
                 "bloomery " EXPORT
                 ": warning: this is the last save of %s; later changes are in the log. Start the daemon, and stop "

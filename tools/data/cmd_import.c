@@ -7,9 +7,9 @@
 #include <string.h>
 
 #include "bloom_layout.h"
+#include "check_filter.h"
 #include "filter_load.h"
 #include "import.h"
-#include "log_reader.h"
 #include "log_text.h"
 #include "output.h"
 
@@ -17,54 +17,23 @@
 
 /* ---- a data directory to add filters to ---- */
 
-#define LOG_HAS_CHANGES 100 /* no status of the reader */
-
 static void on_report(void *ctx, enum store_severity severity, const char *text)
 {
     fprintf(stderr, "bloomery %s: %s%s\n", (const char *)ctx, severity == STORE_WARNING ? "warning: " : "", text);
 }
 
-struct look {
-    const char *command;
-    struct store *store;
-};
-
-static void on_log_report(void *ctx, enum store_severity severity, const char *text)
-{
-    on_report((void *)((struct look *)ctx)->command, severity, text);
-}
-
-static int on_control(void *ctx, uint64_t number, const struct log_control *control, struct errbuf *err)
-{
-    const struct look *look = ctx;
-
-    (void)control, (void)err;
-    return number > store_checkpoint(look->store).control ? LOG_HAS_CHANGES : 0;
-}
-
 static int check_log(const char *command, const char *datadir, struct store *store)
 {
     const struct store_checkpoint checkpoint = store_checkpoint(store);
-    struct look look = {command, store};
-    struct log_reader_options options = {.dir = datadir,
-                                         .from = checkpoint.log,
-                                         .reached = checkpoint.frame,
-                                         .accepted = checkpoint.accepted,
-                                         .report = on_log_report,
-                                         .on_control = on_control,
-                                         .ctx = &look};
-    struct log_reader_summary summary = {0};
-    struct log_reader *reader = NULL;
     struct errbuf err = {{0}};
-    int rc = log_reader_open(&options, &reader, &summary, &err);
+    int changes = log_has_changes(datadir, &checkpoint, on_report, (void *)command, &err);
 
-    log_reader_close(reader);
-    if (rc == LOG_HAS_CHANGES || (rc == 0 && summary.adds > 0))
+    if (changes > 0)
         return tool_failed(command,
                            "%s: the log has changes that are not in the files yet; start the daemon and stop it by "
                            "SHUTDOWN SAVE first",
                            datadir);
-    return rc == 0 ? TOOL_OK : tool_failed(command, "%s", err.text);
+    return changes == 0 ? TOOL_OK : tool_failed(command, "%s", err.text);
 }
 
 const char *import_outcome(int status)

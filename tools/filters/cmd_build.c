@@ -34,30 +34,15 @@ struct build {
 
 /* ---- size ---- */
 
-static int refuse_size(const struct build *build, enum bloom_size_status status)
-{
-    static const char *const reasons[] = {
-        [BLOOM_SIZE_ALWAYS_PRESENT] = "Cassandra makes no filter for this rate",
-        [BLOOM_SIZE_UNSATISFIABLE] = "the rate is below Cassandra's table, which ends at 6.71e-05",
-        [BLOOM_SIZE_TOO_BIG] = "it would be larger than 16 GB",
-        [BLOOM_SIZE_INVALID_PROBABILITY] = "the rate is not between 0 and 1",
-    };
-
-    return tool_failed(COMMAND, "%s: %s", build->path, reasons[status]);
-}
-
 static int decide_shape(struct build *build)
 {
     struct bloom_size size;
     struct errbuf err = {{0}};
 
-    if (build->as_cassandra) {
-        enum bloom_size_status status = bloom_size_cassandra(build->capacity, build->error, &size);
-        if (status != BLOOM_SIZE_OK)
-            return refuse_size(build, status);
-    } else if (bloom_size_plan(build->capacity ? build->capacity : 1, build->error, &size, &err) != BLOOM_SIZE_OK) {
+    if ((build->as_cassandra
+             ? filter_size_cassandra(build->capacity, build->error, &size, &err)
+             : bloom_size_plan(build->capacity ? build->capacity : 1, build->error, &size, &err)) != BLOOM_SIZE_OK)
         return tool_failed(COMMAND, "%s: %s", build->path, err.text);
-    }
     build->shape =
         (struct bloom_shape){.nwords = size.nwords, .k = (uint8_t)size.k, .variant = (uint8_t)build->variant};
     if (bloom_alone_init(&build->loaded, &build->shape, NULL, &err) != 0)
@@ -178,16 +163,6 @@ static int build_filter(struct build *build)
     return rc == TOOL_OK ? for_all(build, "adding", add_items, NULL) : rc;
 }
 
-static int next_words(void *ctx, uint64_t from, uint64_t n, _Atomic uint64_t *words)
-{
-    const struct build *build = ctx;
-    struct bloom_layer_view view;
-
-    bloom_filter_layer(build->loaded.filter, 0, &view);
-    memcpy((void *)words, (const void *)(view.words + from), 8 * (size_t)n);
-    return 0;
-}
-
 static int report(struct build *build, const struct tool_args *args)
 {
     struct bloom_state state;
@@ -261,7 +236,8 @@ static int run_build(const struct tool_args *args)
                 key);
     rc = build_filter(&build);
     item_input_close(&build.input);
-    if (rc == TOOL_OK && filter_write(build.path, &build.shape, build.replace, next_words, &build, &err) != 0)
+    if (rc == TOOL_OK &&
+        filter_write(build.path, &build.shape, build.replace, filter_next_words, build.loaded.filter, &err) != 0)
         rc = tool_failed(COMMAND, "%s: %s", build.path, err.text);
     if (rc == TOOL_OK)
         rc = report(&build, args);

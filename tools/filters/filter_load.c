@@ -125,13 +125,26 @@ int loaded_filter_open(struct bloom_alone *loaded, const struct tool_args *args,
 
 /* ---- file ---- */
 
-static int write_words(const struct fsops *fs, int fd, const struct bloom_shape *shape, filter_words_fn *next,
-                       void *ctx)
+int filter_next_words(void *filter, uint64_t from, uint64_t n, _Atomic uint64_t *words)
 {
+    struct bloom_layer_view view;
+
+    bloom_filter_layer(filter, 0, &view);
+    memcpy((void *)words, (const void *)(view.words + from), 8 * (size_t)n);
+    return 0;
+}
+
+int filter_write_words(int fd, const struct bloom_shape *shape, filter_words_fn *next, void *ctx)
+{
+    const struct fsops *fs = fsops_posix();
+    unsigned char header[FILTERDB_HEADER_BYTES];
     _Atomic uint64_t *words = malloc(8 * PIECE_WORDS);
     unsigned char *bytes = malloc(8 * PIECE_WORDS);
     int rc = words && bytes ? 0 : -ENOMEM;
 
+    filterdb_encode_header(shape, header);
+    if (rc == 0)
+        rc = fs_write_all(fs, fd, header, sizeof(header), 0);
     for (uint64_t at = 0; at < shape->nwords && rc == 0; at += PIECE_WORDS) {
         size_t n = shape->nwords - at < PIECE_WORDS ? (size_t)(shape->nwords - at) : PIECE_WORDS;
         rc = next(ctx, at, n, words);
@@ -148,18 +161,28 @@ static int write_words(const struct fsops *fs, int fd, const struct bloom_shape 
 int filter_write(const char *path, const struct bloom_shape *shape, bool replace, filter_words_fn *next, void *ctx,
                  struct errbuf *err)
 {
-    const struct fsops *fs = fsops_posix();
-    unsigned char header[FILTERDB_HEADER_BYTES];
     struct new_file file;
     int rc = new_file_open(&file, path, replace, err);
 
-    if (rc != 0)
-        return rc;
-    filterdb_encode_header(shape, header);
-    rc = fs_write_all(fs, file.fd, header, sizeof(header), 0);
-    if (rc == 0)
-        rc = write_words(fs, file.fd, shape, next, ctx);
-    return new_file_end(&file, rc, err);
+    return rc != 0 ? rc : new_file_end(&file, filter_write_words(file.fd, shape, next, ctx), err);
+}
+
+/* ---- sizes and rates ---- */
+
+enum bloom_size_status filter_size_cassandra(uint64_t keys, double rate, struct bloom_size *size_out,
+                                             struct errbuf *err)
+{
+    static const char *const reasons[] = {
+        [BLOOM_SIZE_ALWAYS_PRESENT] = "Cassandra makes no filter for this rate",
+        [BLOOM_SIZE_UNSATISFIABLE] = "the rate is below Cassandra's table, which ends at 6.71e-05",
+        [BLOOM_SIZE_TOO_BIG] = "it would be larger than 16 GB",
+        [BLOOM_SIZE_INVALID_PROBABILITY] = "the rate is not between 0 and 1",
+    };
+    enum bloom_size_status status = bloom_size_cassandra(keys, rate, size_out);
+
+    if (status != BLOOM_SIZE_OK)
+        errbuf_set(err, "%s", reasons[status]);
+    return status;
 }
 
 const char *filter_rate_warning(double rate)

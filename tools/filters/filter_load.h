@@ -5,6 +5,7 @@
 #include <stdbool.h>
 
 #include "bloom_filter.h"
+#include "bloom_size.h"
 #include "filterdb.h"
 #include "tool.h"
 
@@ -51,6 +52,15 @@ int loaded_filter_open(struct bloom_alone *loaded, const struct tool_args *args,
 typedef int filter_words_fn(void *ctx, uint64_t from, uint64_t n, _Atomic uint64_t *words);
 int filter_write(const char *path, const struct bloom_shape *shape, bool replace, filter_words_fn *next, void *ctx,
                  struct errbuf *err);
+
+/* The same to an open file, without its end. 0 or -errno. */
+int filter_write_words(int fd, const struct bloom_shape *shape, filter_words_fn *next, void *ctx);
+
+int filter_next_words(void *filter, uint64_t from, uint64_t n, _Atomic uint64_t *words); /* `next` of a filter */
+
+/* bloom_size_cassandra(), with the reason when it is not BLOOM_SIZE_OK. */
+enum bloom_size_status filter_size_cassandra(uint64_t keys, double rate, struct bloom_size *size_out,
+                                             struct errbuf *err);
 
 /* A warning for a bloom_filter_fp_chance at which ScyllaDB ends when it flushes a table (scylladb#31207, seen in
  * November 2026); NULL: the rate is none. */

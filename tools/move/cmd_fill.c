@@ -20,18 +20,9 @@
 #define PIPELINE     256        /* batches without an answer */
 #define QUEUED_BYTES (1u << 20) /* of items, before they are sent */
 #define SWAP_END     ":new"
-#define SAMPLE       128  /* items that are queried before a swap */
-#define SAMPLE_BYTES 4096 /* of each, at most */
 #define DEFAULT_RATE 0.01
 
 static atomic_bool interrupted; /* by a signal, while there is a NAME:new to be deleted */
-
-/* Items from anywhere in the input, each with the same probability (A. G. Waterman's reservoir: Knuth, The Art of
- * Computer Programming 2, 3.4.2). */
-struct sample {
-    struct slice items[SAMPLE]; /* copies */
-    uint64_t seen, random;
-};
 
 struct fill {
     struct server_call server;
@@ -51,7 +42,6 @@ struct fill {
         size_t queued; /* bytes */
     } waiting;
     uint64_t sent, acknowledged, added;
-    struct sample sample; /* with --swap */
     struct errbuf reason; /* the reason to stop; empty: none */
 };
 
@@ -215,21 +205,6 @@ static void take_answers(struct fill *fill, unsigned left)
         take_answer(fill);
 }
 
-static void sample_item(struct sample *sample, struct slice item)
-{
-    sample->random = sample->random * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-    uint64_t place = sample->seen < SAMPLE ? sample->seen : (sample->random >> 33) % (sample->seen + 1);
-    sample->seen++;
-    if (place >= SAMPLE || item.len > SAMPLE_BYTES)
-        return;
-    char *copy = malloc(item.len + 1);
-    if (!copy)
-        return;
-    memcpy(copy, item.ptr, item.len);
-    free((char *)(uintptr_t)sample->items[place].ptr);
-    sample->items[place] = (struct slice){copy, item.len};
-}
-
 static void put_batch(struct fill *fill, const struct item_batch *batch)
 {
     struct slice words[4 + BLOOM_BATCH] = {slice_of("BF.INSERT"), fill->target, slice_of("NOCREATE"),
@@ -238,8 +213,6 @@ static void put_batch(struct fill *fill, const struct item_batch *batch)
     for (size_t i = 0; i < batch->n; i++) {
         words[4 + i] = (struct slice){batch->items[i].ptr, batch->items[i].len};
         fill->waiting.queued += batch->items[i].len;
-        if (fill->swaps)
-            sample_item(&fill->sample, words[4 + i]);
     }
     peer_put(&fill->server.peer, words, 4 + batch->n);
     fill->waiting.items[(fill->waiting.first + fill->waiting.n++) % PIPELINE] = batch->n;
@@ -365,27 +338,6 @@ static int take_over_time(struct fill *fill)
     return fill->reason.text[0] ? TOOL_FAILED : TOOL_OK;
 }
 
-/* Whether the server still has the sampled items. A wrong answer counts as no. */
-static bool has_sample(struct fill *fill, struct errbuf *err)
-{
-    struct slice words[2 + SAMPLE] = {slice_of("BF.MEXISTS"), fill->target};
-    struct resp_reply reply;
-    size_t n = 2, present = 0;
-
-    for (size_t i = 0; i < SAMPLE; i++) {
-        if (fill->sample.items[i].ptr)
-            words[n++] = fill->sample.items[i];
-    }
-    if (n == 2)
-        return true;
-    peer_put(&fill->server.peer, words, n);
-    if (peer_reply(&fill->server.peer, &reply, err) != 0)
-        return false;
-    for (size_t i = 1; i < reply.count; i++)
-        present += reply.nodes[i].kind == RESP_REPLY_INTEGER && reply.nodes[i].number == 1;
-    return present == n - 2;
-}
-
 /* Whether the new filter still has the items that this run has added: other clients may have cleared or replaced it. A
  * window forgets items by itself. TOOL_FAILED: there is a reason to stop. */
 static int look_at_target(struct fill *fill)
@@ -402,11 +354,9 @@ static int look_at_target(struct fill *fill)
         stop(fill, resp_reply_text(&reply, 0));
     else if (reply.nodes[0].kind != RESP_REPLY_INTEGER || reply.nodes[0].number < 0)
         stop(fill, slice_of("the reply to BF.CARD is not a number"));
-    else if ((uint64_t)reply.nodes[0].number < fill->added || (!has_sample(fill, &err) && !err.text[0]))
+    else if ((uint64_t)reply.nodes[0].number < fill->added)
         errbuf_set(&fill->reason, "'%s' lacks items that were added: another client has changed it meanwhile",
                    fill->target.ptr);
-    if (err.text[0] && !fill->reason.text[0])
-        lose_server(fill, &err);
     return fill->reason.text[0] ? TOOL_FAILED : TOOL_OK;
 }
 
@@ -534,8 +484,6 @@ static int run_fill(const struct tool_args *args)
     if (opened)
         item_input_close(&fill.input);
     free((char *)(uintptr_t)fill.target.ptr);
-    for (size_t i = 0; i < SAMPLE; i++)
-        free((char *)(uintptr_t)fill.sample.items[i].ptr);
     return rc;
 }
 

@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "tool.h"
 #include "move.h"
@@ -206,7 +205,7 @@ static int run_move(const struct tool_args *args)
                                 .dry_run = tool_option(args, "--dry-run") != NULL,
                                 .replace = tool_option(args, "--replace") != NULL,
                                 .verify = pauses || tool_option(args, "--verify"),
-                                .progress = tool_option(args, "--progress") || isatty(STDERR_FILENO)};
+                                .progress = tool_option(args, "--progress") != NULL};
     int status = check_options(args);
     if (status == TOOL_OK)
         status = get_server(args, "--from", "--from-password-file", "BLOOMERY_FROM_PASSWORD", &from);

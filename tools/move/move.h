@@ -33,7 +33,7 @@ struct move_options {
     bool dry_run;     /* only prints the moves */
     bool replace;     /* a filter of the target with another content is replaced */
     bool verify;
-    bool progress; /* a line on stderr */
+    bool progress; /* a line on stderr also if that is no terminal */
     bool met;      /* both servers have just answered: a failure is retried from the start */
 };
 
@@ -63,15 +63,9 @@ struct move_summary {
     int signal; /* the one that ended the run; 0: none */
 };
 
-/* Connects to both servers and closes again, so that a wrong address or password is reported at once. 0 or -errno. */
-int move_meet(const struct move_options *options, struct errbuf *err);
-
 /* Moves all filters. 0, or -errno with the reason if it ended early; `summary_out` is filled in any case. Lines about
  * single filters go to stderr, with `dry_run` to stdout. */
 int move_run(const struct move_options *options, struct move_summary *summary_out, struct errbuf *err);
-
-/* Adds the numbers of another run up. */
-void move_summary_add(struct move_summary *sum, const struct move_summary *one);
 
 /* The same for each database of the source that has keys, into that of the same number. The addresses name none. */
 int move_all_databases(const struct move_options *options, struct move_summary *summary_out, struct errbuf *err);

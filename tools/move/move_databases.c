@@ -174,7 +174,7 @@ static int ask_target(const struct move_options *options, int64_t highest, struc
     return status;
 }
 
-void move_summary_add(struct move_summary *sum, const struct move_summary *one)
+static void add_summary(struct move_summary *sum, const struct move_summary *one)
 {
     for (int i = 0; i < MOVE_OUTCOMES; i++)
         sum->filters[i] += one->filters[i];
@@ -199,7 +199,7 @@ static int move_database(const struct move_options *options, int64_t number, str
     fprintf(out, "database %" PRId64 "\n", number);
     fflush(out);
     int status = move_run(&one, &summary, err);
-    move_summary_add(sum, &summary);
+    add_summary(sum, &summary);
     return status;
 }
 

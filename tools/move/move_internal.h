@@ -15,6 +15,7 @@
 #include "peer.h"
 #include "clock.h"
 #include "lock.h"
+#include "output.h"
 
 #define MOVE_BATCH       64        /* small filters that are moved together: one round trip for each step */
 #define MOVE_BATCH_BYTES (4 << 20) /* their sizes in sum */
@@ -82,7 +83,8 @@ struct move {
     atomic_uint running; /* threads */
     struct move_probes *probes;
     uint64_t begun_ns;
-    bool shows; /* a progress line is on the terminal */
+    struct progress progress; /* under the lock */
+    char doing[80];           /* its text */
 };
 
 /* The two connections of a thread. */
@@ -194,7 +196,5 @@ void move_copied(struct move *move, struct move_filter *filter, enum move_outcom
 void move_finish(struct move *move, struct move_filter *filter, enum move_outcome outcome, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 void move_forget_bytes(struct move *move, struct move_filter *filter); /* its chunks under way */
-void move_show_progress(struct move *move);
-void move_clear_progress(struct move *move);
 
 #endif

@@ -13,17 +13,12 @@
 #include "move_internal.h"
 #include "tool.h"
 
-#define BAR_WIDTH 20
-
-/* A filter costs about as much as this many bytes, beside its own. */
-#define FILTER_COST 4096
-
 /* ---- lines ---- */
 
 static void tell(struct move *move, const struct move_filter *filter, const char *what, const char *why)
 {
     FILE *out = move->options->dry_run ? stdout : stderr;
-    move_clear_progress(move);
+    progress_hide(&move->progress);
     if (move->options->dry_run) {
         fprintf(out, "%s\t", what);
         tool_print_name(out, filter->name, filter->name_len);
@@ -105,53 +100,19 @@ static double expected(const struct move_totals *totals, double found)
     return found * (double)totals->keys / (double)totals->scanned;
 }
 
-static void left_text(double seconds, char out[24])
-{
-    uint64_t s = seconds > 0 && seconds < 1e7 ? (uint64_t)(seconds + 0.5) : 0;
-    if (s >= 3600)
-        snprintf(out, 24, "%" PRIu64 ":%02" PRIu64 ":%02" PRIu64, s / 3600, s / 60 % 60, s % 60);
-    else
-        snprintf(out, 24, "%" PRIu64 ":%02" PRIu64, s / 60, s % 60);
-}
-
-void move_show_progress(struct move *move)
+static void show_progress(struct move *move)
 {
     struct move_totals *totals = &move->totals;
-    char bar[BAR_WIDTH + 1], left[24];
-    double seconds = (double)(clock_ns() - move->begun_ns) / 1e9;
     lock_take(&move->lock);
-    double bytes = (double)totals->finished_bytes + (double)atomic_load(&move->bytes_on_the_way);
-    double done = bytes + (double)totals->finished * FILTER_COST;
-    double all = expected(totals, (double)totals->found_bytes + (double)totals->found * FILTER_COST);
-    double share = all > done ? done / all : all > 0 ? 1 : 0;
-    size_t filled = (size_t)(share * BAR_WIDTH);
-    for (size_t i = 0; i < BAR_WIDTH; i++)
-        bar[i] = i < filled ? '#' : '-';
-    bar[BAR_WIDTH] = '\0';
-    if (share > 0.02 && seconds > 2)
-        left_text(seconds * (1 - share) / share, left);
-    else
-        strcpy(left, "?"); /* it would be a guess */
-    fprintf(stderr, "\r\033[K[%s] %" PRIu64 " of %s%.0f, %.0f/s, %s/s, %s left", bar, totals->finished,
-            totals->scan_done ? "" : "about ", expected(totals, (double)totals->found),
-            seconds > 0 ? (double)totals->finished / seconds : 0,
-            log_bytes(seconds > 0 ? (uint64_t)(bytes / seconds) : 0).text, left);
-    fflush(stderr);
-    move->shows = true;
+    snprintf(move->doing, sizeof(move->doing), "%" PRIu64 " of %s%.0f filters", totals->finished,
+             totals->scan_done ? "" : "about ", expected(totals, (double)totals->found));
+    move->progress.total = (uint64_t)expected(totals, (double)totals->found_bytes);
+    progress_update(&move->progress, totals->finished_bytes + atomic_load(&move->bytes_on_the_way));
     lock_give(&move->lock);
 }
 
-/* With the lock of the totals, or when the threads have ended. */
-void move_clear_progress(struct move *move)
-{
-    if (move->shows)
-        fputs("\r\033[K", stderr);
-    move->shows = false;
-}
-
-#define TICK_MS        20
-#define PROGRESS_TICKS 10
-#define QUEUE_MAX      100000 /* some 15 MB; the scanner runs ahead, to know how many filters there are */
+#define TICK_MS   20
+#define QUEUE_MAX 100000 /* some 15 MB; the scanner runs ahead, to know how many filters there are */
 
 /* ---- the queue between the scanner and the workers ---- */
 
@@ -259,7 +220,8 @@ static int check_two(const struct move_options *options, struct move_link *link,
     return -EINVAL;
 }
 
-int move_meet(const struct move_options *options, struct errbuf *err)
+/* Connects to both servers and closes again, so that a wrong address or password is reported at once. 0 or -errno. */
+static int meet(const struct move_options *options, struct errbuf *err)
 {
     struct move move = {.options = options};
     struct move_link link;
@@ -290,9 +252,8 @@ static int start_threads(struct move *move, struct threads *threads)
 static void wait_for_threads(struct move *move, const sigset_t *signals)
 {
     struct timespec tick = {.tv_nsec = TICK_MS * 1000000};
-    if (move->options->progress) /* also of a move that has ended by now */
-        move_show_progress(move);
-    for (unsigned ticks = 1; atomic_load(&move->running) > 0; ticks++) {
+    do {
+        show_progress(move);
         int signal_number = sigtimedwait(signals, NULL, &tick);
         if (signal_number > 0) {
             move->totals.summary.signal = signal_number;
@@ -300,9 +261,7 @@ static void wait_for_threads(struct move *move, const sigset_t *signals)
             move_queue_end(move);
             pthread_sigmask(SIG_UNBLOCK, signals, NULL);
         }
-        if (move->options->progress && ticks % PROGRESS_TICKS == 0)
-            move_show_progress(move);
-    }
+    } while (atomic_load(&move->running) > 0);
 }
 
 static void run_threads(struct move *move)
@@ -323,6 +282,9 @@ static void run_threads(struct move *move)
 int move_run(const struct move_options *options, struct move_summary *summary_out, struct errbuf *err)
 {
     struct move move = {.options = options, .probes = move_probes_create(), .begun_ns = clock_ns()};
+    progress_begin(&move.progress, move.doing, 0);
+    move.progress.shows |= options->progress;
+    move.progress.last_ms = 0; /* a line also of a move that ends at once */
     *summary_out = (struct move_summary){.signal = 0};
     if (!move.probes) {
         errbuf_set(err, "out of memory");
@@ -331,10 +293,10 @@ int move_run(const struct move_options *options, struct move_summary *summary_ou
     lock_init(&move.lock, RANK_MOVE);
     move.queue.last = &move.queue.first;
     pthread_cond_init(&move.queue.changed, NULL);
-    int status = options->met ? 0 : move_meet(options, err);
+    int status = options->met ? 0 : meet(options, err);
     if (status == 0) {
         run_threads(&move);
-        move_clear_progress(&move);
+        progress_end(&move.progress);
         status = move.totals.fatal_status;
         if (status != 0)
             errbuf_set(err, "%s", move.totals.fatal);

@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -82,36 +81,11 @@ static void name_of(const char *pid, char out[64])
         fclose(file);
 }
 
-/* Whether a file of the directory is open in a process that cannot be looked at: the kernel grants the owner of a file,
- * or root, a lease for writing only while nobody else has the file open. Where it grants none for another reason, this
- * tells nothing. */
-static bool has_open_file(const struct search *search, struct errbuf *err)
-{
-    DIR *files = fs_open_dir(search->directory);
-    bool open_elsewhere = false;
-    signal(SIGIO, SIG_IGN); /* if somebody opens the file at this moment */
-    for (const struct dirent *item; files && !open_elsewhere && (item = readdir(files));) {
-        int fd = item->d_type == DT_REG
-                     ? openat(dirfd(files), item->d_name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK)
-                     : -1;
-        open_elsewhere = fd >= 0 && fcntl(fd, F_SETLEASE, F_WRLCK) != 0 && errno == EAGAIN;
-        if (open_elsewhere)
-            errbuf_set(err, "a process of another user has %s%s open", search->directory, item->d_name);
-        if (fd >= 0)
-            close(fd); /* ends the lease */
-    }
-    if (files)
-        closedir(files);
-    return open_elsewhere;
-}
-
-/* Whether the process uses the directory, or may be a database that cannot be checked. *hidden_out becomes true if it
- * is another one that cannot be checked. */
-static bool uses(const struct search *search, const char *pid, bool *hidden_out, struct errbuf *err)
+/* Whether the process uses the directory, or may be a database that cannot be checked. */
+static bool uses(const struct search *search, const char *pid, struct errbuf *err)
 {
     char name[64];
     int open = has_open(search, pid), mapped = open > 0 ? 0 : has_mapped(search, pid);
-    *hidden_out |= open == -EACCES || mapped == -EACCES;
     if (open == 0 && mapped == 0)
         return false;
     name_of(pid, name);
@@ -133,7 +107,7 @@ static bool node_may_use(const char *directory, struct errbuf *err)
 {
     struct search search;
     char real[PATH_SIZE];
-    bool used = false, hidden = false;
+    bool used = false;
     DIR *processes = realpath(directory, real) && strlen(real) + 2 <= PATH_SIZE ? fs_open_dir("/proc") : NULL;
     if (!processes) {
         errbuf_set(err, "cannot determine whether a database uses %s: %s", directory, strerror(errno));
@@ -142,10 +116,10 @@ static bool node_may_use(const char *directory, struct errbuf *err)
     search.len = (size_t)snprintf(search.directory, sizeof(search.directory), "%s%s", real, real[1] ? "/" : "");
     for (const struct dirent *item; !used && (item = readdir(processes));) {
         if (isdigit((unsigned char)item->d_name[0]) && strtol(item->d_name, NULL, 10) != getpid())
-            used = uses(&search, item->d_name, &hidden, err);
+            used = uses(&search, item->d_name, err);
     }
     closedir(processes);
-    return used || (hidden && has_open_file(&search, err));
+    return used;
 }
 
 #define COMMAND    "rebuild"
@@ -214,47 +188,17 @@ static int shape_of_old(struct rebuild *rebuild, struct errbuf *err)
 /* As Cassandra sizes the filter of a table with this many keys. */
 static int shape_for_error(struct rebuild *rebuild, struct errbuf *err)
 {
-    static const char *const reasons[] = {
-        [BLOOM_SIZE_ALWAYS_PRESENT] = "Cassandra makes no filter for this rate",
-        [BLOOM_SIZE_UNSATISFIABLE] = "the rate is below Cassandra's table, which ends at 6.71e-05",
-        [BLOOM_SIZE_TOO_BIG] = "it would be larger than 16 GB",
-    };
     enum bloom_variant variant;
     struct bloom_size size;
     if (sstable_name_variant(&rebuild->table.name, &variant, err) != SSTABLE_OK)
         return -EINVAL;
-    enum bloom_size_status status = bloom_size_cassandra(rebuild->keys, rebuild->error, &size);
-    if (status != BLOOM_SIZE_OK) {
-        errbuf_set(err, "%s", status <= BLOOM_SIZE_TOO_BIG ? reasons[status] : "invalid rate");
+    if (filter_size_cassandra(rebuild->keys, rebuild->error, &size, err) != BLOOM_SIZE_OK)
         return -EINVAL;
-    }
     rebuild->shape = (struct bloom_shape){.nwords = size.nwords, .k = (uint8_t)size.k, .variant = (uint8_t)variant};
     return 0;
 }
 
 /* ---- the file ---- */
-
-struct writing {
-    const struct bloom_shape *shape;
-    struct bloom_layer_view view;
-    unsigned char bytes[8 * 8192];
-};
-
-/* Writes the filter, reads it back into the filter in memory, and asks it for all keys. */
-static int write_words(const struct rebuild *rebuild, struct writing *writing, int fd)
-{
-    const struct fsops *fs = fsops_posix();
-    const size_t piece = sizeof(writing->bytes) / 8;
-    unsigned char header[FILTERDB_HEADER_BYTES];
-    filterdb_encode_header(&rebuild->shape, header);
-    int rc = fs_write_all(fs, fd, header, sizeof(header), 0);
-    for (uint64_t at = 0; rc == 0 && at < rebuild->shape.nwords; at += piece) {
-        size_t n = rebuild->shape.nwords - at < piece ? (size_t)(rebuild->shape.nwords - at) : piece;
-        filterdb_encode_words((enum bloom_variant)rebuild->shape.variant, writing->view.words + at, n, writing->bytes);
-        rc = fs_write_all(fs, fd, writing->bytes, 8 * n, FILTERDB_HEADER_BYTES + 8 * at);
-    }
-    return rc == 0 ? fs->sync(fs->ctx, fd) : rc;
-}
 
 /* Opens the written file again. */
 static int read_back(struct rebuild *rebuild, int fd, struct errbuf *err)
@@ -285,16 +229,12 @@ static int read_back(struct rebuild *rebuild, int fd, struct errbuf *err)
     return rc;
 }
 
+/* Writes the filter, reads it back into the filter in memory, and asks it for all keys. */
 static int write_filter(struct rebuild *rebuild, struct new_file *file, struct errbuf *err)
 {
-    struct writing *writing = malloc(sizeof(*writing));
-    if (!writing) {
-        errbuf_set(err, "%s", strerror(ENOMEM));
-        return -ENOMEM;
-    }
-    bloom_filter_layer(rebuild->loaded.filter, 0, &writing->view);
-    int rc = write_words(rebuild, writing, file->fd);
-    free(writing);
+    int rc = filter_write_words(file->fd, &rebuild->shape, filter_next_words, rebuild->loaded.filter);
+    if (rc == 0)
+        rc = fsops_posix()->sync(fsops_posix()->ctx, file->fd);
     if (rc != 0)
         errbuf_set(err, "the new filter: %s", strerror(-rc));
     if (rc == 0)

@@ -182,17 +182,11 @@ static void log_ready(struct main_loop *ml)
     server_keys_warn(server);
 }
 
-/* Under the lock, or before there are threads. */
-static void load_step(struct main_loop *ml, enum load_event event)
-{
-    ml->load.state = (enum load_state)STATE_NEXT(load_rows, ml->load.state, event);
-}
-
 void main_loop_loaded(struct server *server)
 {
     struct main_loop *ml = server->threads.main_loop;
     lock_take(&ml->lock);
-    load_step(ml, LOAD_ENDS);
+    ml->load.state = LOAD_IS_OVER;
     uv_async_send(&ml->wake);
     lock_give(&ml->lock);
 }
@@ -201,7 +195,7 @@ static void join_load(struct main_loop *ml)
 {
     int status = load_join(ml->server, &ml->load.failure);
     lock_take(&ml->lock);
-    load_step(ml, status ? LOAD_JOINED_BADLY : LOAD_JOINED_WELL);
+    ml->load.state = status ? LOAD_FAILED : LOAD_SUCCEEDED;
     lock_give(&ml->lock);
 }
 
@@ -333,19 +327,21 @@ static void reload_tls(uv_work_t *work)
 
 static void tls_reloaded(uv_work_t *work, int status);
 
-static void reload_step(struct main_loop *ml, enum reload_event event)
+static void reload(struct main_loop *ml)
 {
-    enum reload_state was = ml->reload_state;
-    ml->reload_state = (enum reload_state)STATE_NEXT(reload_rows, was, event);
-    if (ml->reload_state == RELOAD_RUNS && !ending_is_decided(&ml->end))
-        uv_queue_work(&ml->loop, &ml->reload, reload_tls, tls_reloaded);
+    ml->reloads_again = ml->reloads;
+    if (!ml->reloads && !ending_is_decided(&ml->end))
+        ml->reloads = uv_queue_work(&ml->loop, &ml->reload, reload_tls, tls_reloaded) == 0;
 }
 
 static void tls_reloaded(uv_work_t *work, int status)
 {
     struct server *server = work->data;
+    struct main_loop *ml = server->threads.main_loop;
     (void)status;
-    reload_step(server->threads.main_loop, RELOAD_DONE);
+    ml->reloads = false;
+    if (ml->reloads_again)
+        reload(ml);
 }
 
 /* ---- signals ---- */
@@ -391,7 +387,7 @@ static void on_signal(uv_signal_t *handle, int signum)
     if (signum == SIGHUP) {
         if (log_reopen(&ml->server->log, &err) != 0)
             log_warning(&ml->server->log, "cannot reopen the log: %s", err.text);
-        reload_step(ml, RELOAD_ASK);
+        reload(ml);
         return;
     }
     log_notice(&ml->server->log, "%s received", signum == SIGTERM ? "SIGTERM" : "SIGINT");

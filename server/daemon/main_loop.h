@@ -19,7 +19,7 @@
 #include "check.h"
 #include "supervisor.h"
 
-/* The states of the end of the daemon, of its load, and of a reload of certificates.
+/* The states of the end of the daemon.
  *
  * Thread: the main thread's; others read the states under the main loop's lock, which every change takes. */
 
@@ -98,32 +98,12 @@ static inline bool ending_is_due(const struct ending *end, int64_t now_ms)
 
 /* ---- the load ---- */
 
+/* In their order: its thread runs, has ended, and was joined. */
 enum load_state { LOAD_RUNS, LOAD_IS_OVER, LOAD_SUCCEEDED, LOAD_FAILED };
-enum load_event { LOAD_ENDS, LOAD_JOINED_WELL, LOAD_JOINED_BADLY };
-
 struct loading {
     enum load_state state;
     int64_t reported_ms; /* time of the last progress line */
     struct errbuf failure;
-};
-
-static const struct state_row load_rows[] = {
-    {LOAD_RUNS, LOAD_ENDS, LOAD_IS_OVER},             /* The loading thread's last act. */
-    {LOAD_IS_OVER, LOAD_JOINED_WELL, LOAD_SUCCEEDED}, /* The daemon is ready. */
-    {LOAD_IS_OVER, LOAD_JOINED_BADLY, LOAD_FAILED},   /* The daemon ends. */
-};
-
-/* ---- certificates, on SIGHUP ---- */
-
-enum reload_state { RELOAD_NONE, RELOAD_RUNS, RELOAD_RUNS_AGAIN };
-enum reload_event { RELOAD_ASK, RELOAD_DONE };
-
-static const struct state_row reload_rows[] = {
-    {RELOAD_NONE, RELOAD_ASK, RELOAD_RUNS},             /* A thread of the pool reads the files. */
-    {RELOAD_RUNS, RELOAD_ASK, RELOAD_RUNS_AGAIN},       /* They may have changed since they were read. */
-    {RELOAD_RUNS, RELOAD_DONE, RELOAD_NONE},            /* New connections use them. */
-    {RELOAD_RUNS_AGAIN, RELOAD_ASK, RELOAD_RUNS_AGAIN}, /* One more reading serves all. */
-    {RELOAD_RUNS_AGAIN, RELOAD_DONE, RELOAD_RUNS},      /* Read again. */
 };
 
 struct listener;       /* listen.c */
@@ -146,8 +126,8 @@ struct main_loop {
     uv_signal_t sigterm, sigint, sighup;
     uv_timer_t tick;
     uv_async_t wake;
-    uv_work_t reload; /* of certificates */
-    enum reload_state reload_state;
+    uv_work_t reload;            /* of certificates */
+    bool reloads, reloads_again; /* their files may have changed since they were read */
     struct settler settler;
     struct supervisor supervisor;
     char *unixsocket; /* path to remove at the end, or NULL */

@@ -64,11 +64,13 @@ struct saver {
     struct lock lock;
     pthread_cond_t wake;     /* of the thread */
     pthread_cond_t finished; /* a save has ended */
-    enum saver_state state;
-    bool for_log;       /* the save that runs, or is requested, was asked for because of the log */
-    bool clock_is_due;  /* the note of the clock of windows must be written */
-    _Atomic bool hurry; /* the process ends when the save has ended */
-    uint64_t memory;    /* save-memory, of the running save */
+    bool asked;              /* a save begins next; one serves all who ask before it begins */
+    bool runs;               /* a save runs, without the lock */
+    bool ends;               /* the running save is the last one */
+    bool for_log;            /* the save that runs, or is requested, was asked for because of the log */
+    bool clock_is_due;       /* the note of the clock of windows must be written */
+    _Atomic bool hurry;      /* the process ends when the save has ended */
+    uint64_t memory;         /* save-memory, of the running save */
     struct saver_past past;
     struct running_save now;
     struct save_pace pace;
@@ -268,19 +270,16 @@ static int save_once(struct saver *saver, struct errbuf *err)
 
 /* ---- the thread ---- */
 
-/* Under the lock. */
-static void step(struct saver *saver, enum saver_event event)
-{
-    saver->state = saver_next(saver->state, event);
-    if (event == SAVER_DONE || event == SAVER_STOP)
-        pthread_cond_broadcast(&saver->finished);
-    if (event != SAVER_DONE && event != SAVER_BEGIN)
-        pthread_cond_signal(&saver->wake);
-}
-
 static bool idle(const struct saver *saver)
 {
-    return saver->state == SAVER_IDLE;
+    return !saver->asked && !saver->runs && !saver->ends;
+}
+
+/* Under the lock. */
+static void ask(struct saver *saver)
+{
+    saver->asked = true;
+    pthread_cond_signal(&saver->wake);
 }
 
 static void note_end(struct saver *saver, int status, const struct errbuf *err, uint64_t changes)
@@ -301,7 +300,8 @@ static void note_end(struct saver *saver, int status, const struct errbuf *err, 
     }
     saver->for_log = false;
     saver->clock_is_due |= saver->now.windows;
-    step(saver, SAVER_DONE);
+    saver->runs = false;
+    pthread_cond_broadcast(&saver->finished);
 }
 
 /* Under the lock. False: the time is over (`until_ms`, monotonic; 0: there is no end). */
@@ -330,7 +330,8 @@ static void save(struct saver *saver)
 {
     struct errbuf err = {""};
     saver->now.since_ms = clock_ms();
-    step(saver, SAVER_BEGIN);
+    saver->asked = false;
+    saver->runs = true;
     lock_give(&saver->lock);
     uint64_t changes = counters_changes(saver->server->stats.counters);
     int status = save_once(saver, &err);
@@ -343,10 +344,10 @@ static void *saver_main(void *arg)
     struct saver *saver = arg;
     thread_begin_background("saver");
     lock_take(&saver->lock);
-    while (saver->state != SAVER_ENDED) {
+    while (!saver->ends) {
         if (saver->clock_is_due)
             note_clock(saver);
-        else if (!idle(saver))
+        else if (saver->asked)
             save(saver);
         else
             lock_wait(&saver->wake, &saver->lock);
@@ -383,7 +384,9 @@ void saver_destroy(struct saver *saver)
         return;
     atomic_store(&saver->hurry, true);
     lock_take(&saver->lock);
-    step(saver, SAVER_STOP);
+    saver->ends = true;
+    pthread_cond_signal(&saver->wake);
+    pthread_cond_broadcast(&saver->finished);
     lock_give(&saver->lock);
     pthread_join(saver->thread, NULL);
     pthread_cond_destroy(&saver->finished);
@@ -394,11 +397,11 @@ void saver_destroy(struct saver *saver)
 
 /* ---- requests, under the lock ---- */
 
-/* From SAVER_IDLE. 0, -EIO, or SAVER_BUSY when the time is over before the save has ended. */
+/* When it is idle. 0, -EIO, or SAVER_BUSY when the time is over before the save has ended. */
 static int ask_and_wait(struct saver *saver, int64_t until_ms, struct errbuf *err)
 {
     uint64_t mine = saver->past.ended + 1;
-    step(saver, SAVER_ASK);
+    ask(saver);
     while (saver->past.ended < mine)
         if (!wait_until(saver, &saver->finished, until_ms))
             return SAVER_BUSY;
@@ -414,7 +417,7 @@ enum saver_request saver_start(struct saver *saver, bool schedule)
     lock_take(&saver->lock);
     enum saver_request result = idle(saver) ? SAVER_STARTED : schedule ? SAVER_SCHEDULED : SAVER_BUSY;
     if (result != SAVER_BUSY)
-        step(saver, SAVER_SCHEDULE);
+        ask(saver);
     lock_give(&saver->lock);
     return result;
 }
@@ -432,7 +435,7 @@ enum saver_request saver_rewrite(struct saver *saver)
     lock_take(&saver->lock);
     enum saver_request result = idle(saver) ? SAVER_STARTED : SAVER_SCHEDULED;
     saver->for_log |= idle(saver);
-    step(saver, SAVER_SCHEDULE);
+    ask(saver);
     lock_give(&saver->lock);
     return result;
 }
@@ -448,7 +451,7 @@ int saver_run(struct saver *saver, struct errbuf *err)
 int saver_run_next(struct saver *saver, struct errbuf *err)
 {
     lock_take(&saver->lock);
-    while (!idle(saver) && saver->state < SAVER_ENDING)
+    while (!idle(saver) && !saver->ends)
         (void)wait_until(saver, &saver->finished, 0);
     int status = idle(saver) ? ask_and_wait(saver, 0, err) : -ECANCELED;
     lock_give(&saver->lock);
@@ -505,7 +508,7 @@ void saver_tick(struct saver *saver)
     if (for_log && ready) {
         log_notice(&saver->server->log, "the log has grown enough, or needs a save: saving");
         saver->for_log = true;
-        step(saver, SAVER_ASK);
+        ask(saver);
     }
     for (size_t i = 0; i < rules->count && ready && idle(saver); i++) {
         const struct config_rule *rule = &rules->items[i];
@@ -513,7 +516,7 @@ void saver_tick(struct saver *saver)
             continue;
         log_notice(&saver->server->log, "%s in %s: saving", log_count(rule->changes, "change").text,
                    log_count((uint64_t)rule->seconds, "second").text);
-        step(saver, SAVER_ASK);
+        ask(saver);
     }
     lock_give(&saver->lock);
 }
@@ -528,13 +531,12 @@ void saver_info(struct saver *saver, struct saver_info *info_out)
         .last_ok = !past->failures,
         .last_save_unix = past->good_unix,
         .last_duration_ms = past->duration_ms,
-        .running_ms =
-            saver->state >= SAVER_RUNNING && saver->state <= SAVER_ENDING ? clock_ms() - saver->now.since_ms : -1,
+        .running_ms = saver->runs ? clock_ms() - saver->now.since_ms : -1,
         .changes = changes - past->changes,
         .saves = past->good,
         .rewrites = past->rewrites,
         .failures = past->failures,
-        .scheduled = saver->state == SAVER_ASKED_TWICE || saver->state == SAVER_RUNNING_AGAIN,
+        .scheduled = saver->runs && saver->asked,
         .for_log = saver->for_log,
     };
     strcpy(info_out->last_error, past->error.text);

@@ -1,4 +1,4 @@
-/* The tables of states: random events against models that count instead, and no row unknown to the models.
+/* The states of the end: random events against guarantees for clients and operators.
  *
  * BLOOMERY_MODEL_ROUNDS: number of events; 20,000 by default. BLOOMERY_SEED: the seed of a failed run. */
 #include <criterion/criterion.h>
@@ -9,7 +9,6 @@
 
 #include "main_loop.h"
 #include "rng.h"
-#include "saver.h"
 
 static unsigned rounds(void)
 {
@@ -34,75 +33,6 @@ static bool has_row(const struct state_row *rows, size_t n, int state, int event
     return found == 1;
 }
 #define HAS_ROW(rows, state, event) has_row(rows, sizeof(rows) / sizeof((rows)[0]), (int)(state), (int)(event))
-
-/* ---- the saver ---- */
-
-/* Saves that are wanted and not started, a running save, and an end. */
-struct saves {
-    unsigned wanted;
-    bool runs, ends;
-};
-
-static enum saver_state state_of(const struct saves *saves)
-{
-    if (saves->ends)
-        return saves->runs ? SAVER_ENDING : SAVER_ENDED;
-    if (saves->runs)
-        return saves->wanted ? SAVER_RUNNING_AGAIN : SAVER_RUNNING;
-    return saves->wanted == 0 ? SAVER_IDLE : saves->wanted == 1 ? SAVER_ASKED : SAVER_ASKED_TWICE;
-}
-
-/* False: impossible now. */
-static bool happens(struct saves *saves, enum saver_event event)
-{
-    bool idle = !saves->wanted && !saves->runs && !saves->ends;
-    switch (event) {
-    case SAVER_ASK:
-        saves->wanted += idle;
-        return idle;
-    case SAVER_SCHEDULE:
-        saves->wanted += !saves->ends && saves->wanted < (saves->runs ? 1 : 2);
-        return true;
-    case SAVER_BEGIN:
-        if (saves->runs || !saves->wanted)
-            return false;
-        saves->wanted--;
-        return saves->runs = true;
-    case SAVER_DONE:
-        if (!saves->runs)
-            return false;
-        saves->runs = false;
-        return true;
-    case SAVER_STOP:
-        if (saves->ends)
-            return false;
-        saves->wanted = 0;
-        return saves->ends = true;
-    }
-    return false;
-}
-
-Test(states, the_saver_owes_each_promised_save)
-{
-    struct rng rng;
-    struct saves saves = {0};
-    enum saver_state state = SAVER_IDLE;
-    begin(&rng);
-    for (unsigned i = 0; i < rounds(); i++) {
-        enum saver_event event = (enum saver_event)rng_below(&rng, SAVER_STOP + (rng_below(&rng, 20) == 0));
-        bool may = happens(&saves, event);
-        cr_assert_eq(may, HAS_ROW(saver_rows, state, event), "state %d, event %d", state, event);
-        if (may)
-            state = saver_next(state, event);
-        cr_assert_eq(state, state_of(&saves), "after event %d: %d, not %d", event, state, state_of(&saves));
-        if (state == SAVER_ENDED && rng_below(&rng, 4) == 0) {
-            state = SAVER_IDLE;
-            saves = (struct saves){0};
-        }
-    }
-}
-
-/* ---- the end of the daemon ---- */
 
 #define TIMEOUT_MS 10000
 
@@ -202,22 +132,4 @@ Test(states, the_load_failing_after_the_end_changes_nothing)
     cr_assert_eq(end.state, END_DECIDED);
     cr_assert(!HAS_ROW(end_rows, END_DECIDED, END_REFUSED));
     cr_assert(!HAS_ROW(end_rows, END_NONE, END_REFUSED));
-}
-
-/* ---- certificates ---- */
-
-Test(states, a_reload_that_is_asked_for_begins_after_that)
-{
-    struct rng rng;
-    enum reload_state state = RELOAD_NONE;
-    unsigned asked = 0, begun = 0; /* the number of the last request; and the last one before the last reading began */
-    begin(&rng);
-    for (unsigned i = 0; i < rounds(); i++) {
-        bool ask = state == RELOAD_NONE || rng_below(&rng, 3) == 0;
-        asked += ask;
-        state = (enum reload_state)STATE_NEXT(reload_rows, state, ask ? RELOAD_ASK : RELOAD_DONE);
-        if (state == RELOAD_RUNS)
-            begun = asked;
-        cr_assert_eq(state == RELOAD_NONE || state == RELOAD_RUNS, begun == asked);
-    }
 }

@@ -27,6 +27,11 @@ static int refuse(struct errbuf *err, const char *what, uint64_t value)
     return RDB_BAD;
 }
 
+static bool rates_are_possible(double error, double tightening)
+{
+    return error > 0 && error < 1 && tightening > 0 && tightening < 1;
+}
+
 static int check_head(const struct valkey_filter *value, uint64_t random_seed, struct errbuf *err)
 {
     if (value->nlayers < 1 || value->nlayers > BLOOM_MAX_LAYERS || (value->expansion == 0 && value->nlayers > 1))
@@ -35,7 +40,7 @@ static int check_head(const struct valkey_filter *value, uint64_t random_seed, s
         return refuse(err, "expansion", value->expansion);
     if (random_seed > 1)
         return refuse(err, "random seed", random_seed);
-    if (value->error > 0 && value->error < 1 && value->tightening > 0 && value->tightening < 1)
+    if (rates_are_possible(value->error, value->tightening))
         return RDB_OK;
     errbuf_set(err, "error rate %g and tightening ratio %g: must be in the range (0, 1)", value->error,
                value->tightening);
@@ -236,7 +241,17 @@ int valkey_read_load(const void *data, size_t len, struct valkey_filter *value_o
         if (rc != RDB_OK)
             return rc;
     }
-    return left == 0 ? check_sums(value_out, err) : refuse(err, "bytes behind the last layer", left);
+    return check_sums(value_out, err);
+}
+
+const char *valkey_load_error(const void *data, size_t len)
+{
+    const unsigned char *at = data;
+    if (len > 0 && at[0] != LOAD_VERSION)
+        return "ERR bloom object decoding failed. Unsupported version";
+    if (len >= LOAD_HEAD && !rates_are_possible(le_double_get(at + 5), le_double_get(at + 13)))
+        return "ERR (0 < error rate range < 1)";
+    return "ERR bloom object decoding failed";
 }
 
 /* ---- writing ---- */

@@ -56,9 +56,12 @@ typedef int valkey_bits_fn(void *ctx, const struct valkey_filter *value, unsigne
 int valkey_read(struct rdb_reader *reader, unsigned encver, struct valkey_filter *value_out, valkey_bits_fn *bits,
                 void *ctx) __attribute__((warn_unused_result));
 
-/* Reads the payload of a BF.LOAD, likewise; nothing may follow it. */
+/* Reads the payload of a BF.LOAD, likewise. As in valkey-bloom, bytes behind it do not matter. */
 int valkey_read_load(const void *data, size_t len, struct valkey_filter *value_out, valkey_bits_fn *bits, void *ctx,
                      struct errbuf *err) __attribute__((warn_unused_result));
+
+/* The error with which valkey-bloom refuses a payload that cannot be read. */
+const char *valkey_load_error(const void *data, size_t len);
 
 /* ---- writing, to memory that is large enough; each returns the end of the written bytes ---- */
 

@@ -43,6 +43,7 @@ struct move_filter {
     enum { FILTER_NEW, FILTER_WANTED, FILTER_SENT, FILTER_COPIED, FILTER_FINISHED } state;
     enum move_outcome outcome; /* of COPIED: it counts so unless it differs */
     bool cuckoo;
+    bool whole;            /* valkey-bloom's: it has no chunks, and is moved in one piece of any size */
     bool sent_before;      /* before the connection was lost: if the target has it now, it was moved */
     bool chunks;           /* in chunks, also if it is small */
     bool differs;          /* the target's has the same numbers and other bits */
@@ -92,6 +93,7 @@ struct move_link {
     struct move *move;
     struct peer from, to;
     bool needs_to;         /* the scanner speaks to the source only */
+    int64_t limit;         /* of valkey-bloom in the target: bytes that a filter may have; 0: it has not told any */
     int64_t failing_since; /* ms; 0: it works */
     unsigned tries;
     struct errbuf why; /* it fails */

@@ -125,10 +125,12 @@ static int refused(struct large *large, bool by_source, struct slice text, enum 
     char why[256];
     snprintf(why, sizeof(why), "%.*s", (int)text.len, text.ptr);
     bool full = move_refusal_of(text) == REFUSAL_FULL; /* for this one; smaller ones may still fit */
+    bool no_chunks = !by_source && !filter->cuckoo && move_text_has(text, "unknown command");
     int status =
-        full ? 0
-             : move_refused(link, by_source ? &link->from : &link->to,
-                            by_source ? MOVE_COMMAND(filter, "SCANDUMP") : MOVE_COMMAND(filter, "LOADCHUNK"), text);
+        full || no_chunks
+            ? 0
+            : move_refused(link, by_source ? &link->from : &link->to,
+                           by_source ? MOVE_COMMAND(filter, "SCANDUMP") : MOVE_COMMAND(filter, "LOADCHUNK"), text);
     if (status == 0 && !by_source)
         status = give_up(large);
     if (status != 0)
@@ -140,6 +142,8 @@ static int refused(struct large *large, bool by_source, struct slice text, enum 
         move_finish(link->move, filter, MOVE_GONE, NULL);
     else if (!full && (now.layers != filter->info.layers || now.capacity != filter->info.capacity))
         *attempt_out = ATTEMPT_AGAIN;
+    else if (no_chunks)
+        move_finish(link->move, filter, MOVE_REFUSED, "the target takes filters of LAYOUT valkey only: %s", why);
     else
         move_finish(link->move, filter, by_source ? MOVE_UNREAD : MOVE_REFUSED, "%s", why);
     if (found > 0)

@@ -10,16 +10,23 @@
 #include <string.h>
 
 #include "alloc.h"
+#include "cuckoo_dump.h"
 #include "move_internal.h"
 #include "lock.h"
+#include "valkey_format.h"
 
 #define PAGE_KEYS 512 /* SCAN's COUNT */
 
-/* Names of the types of filters: RedisBloom's, which Bloomery answers, too; and those of Bloomery's module. */
+/* Names of the types of filters: RedisBloom's and valkey-bloom's, which Bloomery answers, too; and those of Bloomery's
+ * module. */
 static const struct {
     const char *name;
-    bool cuckoo;
-} types[] = {{"MBbloom--", false}, {"bloomery1", false}, {"MBbloomCF", true}, {"bloomeryC", true}};
+    bool cuckoo, whole; /* as in struct move_filter */
+} types[] = {{.name = "MBbloom--"},
+             {.name = "bloomery1"},
+             {.name = VALKEY_TYPE_NAME, .whole = true},
+             {.name = CUCKOO_TYPE_NAME, .cuckoo = true},
+             {.name = CUCKOO_OWN_TYPE_NAME, .cuckoo = true}};
 #define NTYPES (sizeof(types) / sizeof(types[0]))
 
 struct scan {
@@ -206,6 +213,7 @@ static int take_info(struct scan *scan, const struct resp_reply *reply)
 static void put_infos(struct scan *scan, struct move_filter *filter)
 {
     filter->cuckoo = is_typed(scan) && types[scan->type].cuckoo;
+    filter->whole = is_typed(scan) && types[scan->type].whole;
     if (!is_typed(scan))
         PEER_PUT(&scan->link.from, slice_of("CF.INFO"), move_name(filter));
     PEER_PUT(&scan->link.from, slice_of(MOVE_COMMAND(filter, "INFO")), move_name(filter));

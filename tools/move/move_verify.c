@@ -107,6 +107,23 @@ static int read_answers(struct move_link *link, struct peer *peer, const struct 
     return 0;
 }
 
+static void finish_there(struct move *move, struct move_filter *filter, bool differs)
+{
+    const struct move_options *options = move->options;
+    if (differs && options->replace && !options->dry_run) {
+        filter->differs = true;
+        filter->state = FILTER_NEW; /* it is moved as if the target had none */
+    } else if (differs && options->replace) {
+        move_finish(move, filter, MOVE_MOVED, NULL);
+    } else if (differs) {
+        move_finish(move, filter, MOVE_TAKEN,
+                    "the target has another filter of this name, with as many items; move it into another database of "
+                    "the target, or --replace it");
+    } else if (!options->verify || options->dry_run) {
+        move_finish(move, filter, MOVE_THERE, NULL);
+    }
+}
+
 static void compare(struct move *move, struct move_filter *filter, const struct answers *from, const struct answers *to)
 {
     unsigned differ = 0;
@@ -124,6 +141,8 @@ static void compare(struct move *move, struct move_filter *filter, const struct 
                     filter->cuckoo ? "buckets" : "capacity", (long long)from->info.capacity,
                     (long long)to->info.capacity, (long long)from->info.items, (long long)to->info.items,
                     (long long)from->info.layers, (long long)to->info.layers);
+    else if (differ > 0 && filter->whole && filter->outcome == MOVE_THERE)
+        finish_there(move, filter, true);
     else if (differ > 0)
         move_finish(move, filter, MOVE_DIFFERS, "source and target answer differently to %u of %d items", differ,
                     PROBES);
@@ -136,9 +155,10 @@ static void compare(struct move *move, struct move_filter *filter, const struct 
 
 /* ---- filters that the target has ---- */
 
-static bool is_there(const struct move_filter *filter)
+/* valkey-bloom has no pieces: the answers decide there. */
+static bool has_pieces(const struct move_filter *filter)
 {
-    return filter->state == FILTER_COPIED && filter->outcome == MOVE_THERE;
+    return filter->state == FILTER_COPIED && filter->outcome == MOVE_THERE && !filter->whole;
 }
 
 /* Asks both servers for the piece of each of these filters with the iterator. */
@@ -146,7 +166,7 @@ static void put_pieces(struct move_link *link, struct move_filter **filters, siz
 {
     char number[PEER_NUMBER_SIZE];
     for (size_t i = 0; i < n; i++) {
-        for (int side = 0; side < 2 && is_there(filters[i]) && iterators[i][0] >= 0 && iterators[i][1] >= 0; side++)
+        for (int side = 0; side < 2 && has_pieces(filters[i]) && iterators[i][0] >= 0 && iterators[i][1] >= 0; side++)
             PEER_PUT(side == 0 ? &link->from : &link->to, slice_of(MOVE_COMMAND(filters[i], "SCANDUMP")),
                      move_name(filters[i]), peer_number(iterators[i][side], number));
     }
@@ -167,23 +187,6 @@ static bool piece_of(const struct resp_reply *reply, int64_t *next_out, struct s
     return *next_out > 0;
 }
 
-static void finish_there(struct move *move, struct move_filter *filter, bool differs)
-{
-    const struct move_options *options = move->options;
-    if (differs && options->replace && !options->dry_run) {
-        filter->differs = true;
-        filter->state = FILTER_NEW; /* it is moved as if the target had none */
-    } else if (differs && options->replace) {
-        move_finish(move, filter, MOVE_MOVED, NULL);
-    } else if (differs) {
-        move_finish(move, filter, MOVE_TAKEN,
-                    "the target has another filter of this name, with as many items; move it into another database of "
-                    "the target, or --replace it");
-    } else if (!options->verify || options->dry_run) {
-        move_finish(move, filter, MOVE_THERE, NULL);
-    }
-}
-
 /* The first piece is the header, with a random number, and the second one has bits. Pieces of two kinds of servers
  * may differ in length. What cannot be compared counts as equal. */
 static int compare_there(struct move_link *link, struct move_filter **filters, size_t n)
@@ -194,7 +197,7 @@ static int compare_there(struct move_link *link, struct move_filter **filters, s
     for (int round = 0; round < 2; round++) {
         put_pieces(link, filters, n, iterators);
         for (size_t i = 0; i < n; i++) {
-            if (!is_there(filters[i]))
+            if (!has_pieces(filters[i]))
                 continue;
             bool asked = iterators[i][0] >= 0 && iterators[i][1] >= 0, both = asked;
             for (int side = 0; side < 2 && asked; side++) {

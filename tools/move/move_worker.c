@@ -5,6 +5,8 @@
 
 #include "move_internal.h"
 
+#define LIMIT_NAME "bf.bloom-memory-usage-limit"
+
 /* ---- the state of the target ---- */
 
 static void finish_taken(struct move *move, struct move_filter *filter, const struct move_info *there)
@@ -53,23 +55,50 @@ static int take_look(struct move_link *link, const struct resp_reply *reply, str
     return 0;
 }
 
+/* The reply to the question for valkey-bloom's limit; other servers, and those that refuse CONFIG, have none. */
+static int take_limit(struct move_link *link)
+{
+    struct resp_reply reply;
+    int status = move_reply(link, &link->to, &reply);
+    link->limit = 0;
+    if (status == 0 && reply.count == 3)
+        (void)slice_to_int64(resp_reply_text(&reply, 2), &link->limit);
+    return status;
+}
+
+static void refuse_too_large(struct move_link *link, struct move_filter *filter)
+{
+    if (filter->state == FILTER_WANTED && filter->whole && link->limit > 0 && filter->info.size > link->limit)
+        move_finish(link->move, filter, MOVE_REFUSED,
+                    "it has %lld bytes, and the target's limit of a filter is %lld (" LIMIT_NAME ")",
+                    (long long)filter->info.size, (long long)link->limit);
+}
+
 int move_look(struct move_link *link, struct move_filter **filters, size_t n)
 {
     struct resp_reply reply;
+    bool whole = false;
+    int status = 0;
+    for (size_t i = 0; i < n; i++)
+        whole |= filters[i]->state == FILTER_NEW && filters[i]->whole;
+    if (whole)
+        PEER_PUT(&link->to, slice_of("CONFIG"), slice_of("GET"), slice_of(LIMIT_NAME));
     for (size_t i = 0; i < n; i++) {
         if (filters[i]->state == FILTER_NEW)
             PEER_PUT(&link->to, slice_of(MOVE_COMMAND(filters[i], "INFO")), move_name(filters[i]));
     }
-    for (size_t i = 0; i < n; i++) {
+    if (whole)
+        status = take_limit(link);
+    for (size_t i = 0; i < n && status == 0; i++) {
         if (filters[i]->state != FILTER_NEW)
             continue;
-        int status = move_reply(link, &link->to, &reply);
+        status = move_reply(link, &link->to, &reply);
         if (status == 0)
             status = take_look(link, &reply, filters[i]);
-        if (status != 0)
-            return status;
+        if (status == 0)
+            refuse_too_large(link, filters[i]);
     }
-    return 0;
+    return status;
 }
 
 /* ---- small filters: PTTL and DUMP of the source, RESTORE in the target, for a batch at a time ----
@@ -79,14 +108,16 @@ int move_look(struct move_link *link, struct move_filter **filters, size_t n)
 static bool is_small(const struct move_filter *filter)
 {
     int64_t most = filter->cuckoo ? MOVE_LARGE_CUCKOO : MOVE_LARGE_BYTES;
-    return filter->state == FILTER_WANTED && !filter->chunks && filter->info.size <= most;
+    return filter->state == FILTER_WANTED && !filter->chunks && (filter->whole || filter->info.size <= most);
 }
 
 /* Chunks may work if DUMP or RESTORE are not allowed, or if the filter has become too large for one piece. They may
  * also work if the target does not support the form of the dump: the module without take-over, or an engine older than
  * the source. */
-static bool may_go_in_chunks(struct slice text)
+static bool may_go_in_chunks(const struct move_filter *filter, struct slice text)
 {
+    if (filter->whole)
+        return move_text_has(text, "use BF.SCANDUMP"); /* a Bloomery's, above its proto-max-bulk-len */
     return move_refusal_of(text) == REFUSAL_COMMAND || move_text_has(text, "F.SCANDUMP") ||
            move_text_has(text, "F.LOADCHUNK") || move_text_has(text, "Bad data format") ||
            move_text_has(text, "DUMP payload version");
@@ -96,7 +127,7 @@ static bool may_go_in_chunks(struct slice text)
 static int refused(struct move_link *link, const struct peer *peer, struct move_filter *filter, struct slice text)
 {
     bool is_from = peer == &link->from;
-    if (may_go_in_chunks(text)) {
+    if (may_go_in_chunks(filter, text)) {
         filter->chunks = true;
         filter->state = FILTER_WANTED;
         return 0;
@@ -106,6 +137,9 @@ static int refused(struct move_link *link, const struct peer *peer, struct move_
         return status;
     if (move_text_has(text, "BUSYKEY")) /* perhaps by late requests of an earlier run */
         filter->state = FILTER_NEW;
+    else if (!is_from && filter->whole && link->limit > 0) /* it names no reason */
+        move_finish(link->move, filter, MOVE_REFUSED, "%.*s (it has %lld bytes; " LIMIT_NAME " of the target is %lld)",
+                    (int)text.len, text.ptr, (long long)filter->info.size, (long long)link->limit);
     else
         move_finish(link->move, filter, is_from ? MOVE_UNREAD : MOVE_REFUSED, "%.*s", (int)text.len, text.ptr);
     return 0;

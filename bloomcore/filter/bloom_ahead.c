@@ -35,22 +35,13 @@ void bloom_ahead_aim(const struct bloom_ahead *ahead, const void *data, size_t l
         __builtin_prefetch(&words[aim_out->bit[i] >> 6]);
 }
 
-/* bloom_layer_has() */
-static bool has_bits(const struct bloom_layer *layer, const uint64_t bit[BLOOM_PROBE_BITS])
-{
-    unsigned first = layer->geometry->k < BLOOM_FIRST_BITS ? layer->geometry->k : BLOOM_FIRST_BITS;
-
-    return (!bloom_geometry_is_far(layer->geometry) || bloom_test_bits(bloom_layer_words(layer), bit, first)) &&
-           bloom_layer_test_bits(layer, bit);
-}
-
 bool bloom_ahead_query(const struct bloom_filter *filter, const struct bloom_aim *aim)
 {
     const struct bloom_layer *newest = bloom_filter_newest(filter);
 
     if (__builtin_expect(newest->geometry->window, 0))
         return bloom_window_query(filter, aim->hash);
-    return has_bits(newest, aim->bit) || bloom_layer_test_below(newest, aim->hash);
+    return bloom_layer_test_bits(newest, aim->bit) || bloom_layer_test_below(newest, aim->hash);
 }
 
 /* Without a lock, because no other thread adds. If a layer is full, the rest takes the usual path. */

@@ -166,19 +166,13 @@ bool bloom_batch_start_staged(struct bloom_batch *batch, const struct bloom_filt
     return true;
 }
 
-/* bloom_layer_has() of the `wanted` items. */
+/* bloom_layer_test() of the `wanted` items. */
 static uint32_t query_layer(const struct bloom_batch *batch, const struct bloom_layer *layer, uint32_t wanted)
 {
     uint32_t present = 0;
 
     if (batch->n >= FEW && bloom_vector_fits(layer->geometry))
         return bloom_vector_query(bloom_layer_words(layer), layer->geometry, batch->h1, batch->h2, wanted);
-    if (__builtin_expect(bloom_geometry_is_far(layer->geometry), 0)) {
-        for (; wanted; wanted &= wanted - 1) {
-            unsigned i = (unsigned)__builtin_ctz(wanted);
-            present |= (uint32_t)bloom_layer_has_far(layer, hash_of(batch, i)) << i;
-        }
-    }
     for (; wanted; wanted &= wanted - 1) {
         unsigned i = (unsigned)__builtin_ctz(wanted);
         present |= (uint32_t)bloom_layer_test(layer, hash_of(batch, i)) << i;
@@ -224,21 +218,24 @@ void bloom_batch_fetch(const struct bloom_batch *batch, const struct bloom_filte
 }
 
 /* The items whose first bits are set in the layer. */
-static uint32_t query_first(const struct bloom_batch *batch, const struct bloom_layer *layer)
+BLOOM_WALKS void query_first(const struct bloom_batch *batch, const struct bloom_layer *layer, uint32_t *present_out,
+                             enum bloom_walk_kind kind)
 {
-    uint32_t present = 0;
-
-    for (unsigned i = 0; i < batch->n; i++)
-        present |= (uint32_t)bloom_layer_test_first(layer, hash_of(batch, i)) << i;
-    return present;
+    for (unsigned i = 0; i < batch->n; i++) {
+        struct bloom_walk walk = bloom_walk_start(layer->geometry, hash_of(batch, i));
+        *present_out |= (uint32_t)bloom_walk_test_next(bloom_layer_words(layer), &walk, BLOOM_FIRST_BITS, kind) << i;
+    }
 }
 
 void bloom_batch_narrow(const struct bloom_batch *batch, const struct bloom_filter *filter)
 {
     const struct bloom_layer *layer = bloom_filter_newest(filter);
+    uint32_t present = 0;
 
-    if (layer->geometry->k > BLOOM_FIRST_BITS) /* the layer may have been added since the start */
-        prefetch_scalar(batch, layer, BLOOM_FIRST_BITS, layer->geometry->k, query_first(batch, layer));
+    if (layer->geometry->k <= BLOOM_FIRST_BITS) /* the layer may have been added since the start */
+        return;
+    BLOOM_BY_WALK(layer->geometry, query_first, batch, layer, &present);
+    prefetch_scalar(batch, layer, BLOOM_FIRST_BITS, layer->geometry->k, present);
 }
 
 /* bloom_batch_query() of a window. An item that was forgotten during the search may have been found in a newer part,

@@ -233,7 +233,7 @@ bool bloom_filter_query(const struct bloom_filter *filter, struct bloom_hash has
 
     if (newest->geometry->window)
         return bloom_window_query(filter, hash);
-    bool present = bloom_layer_has(newest, hash) || bloom_layer_test_below(newest, hash);
+    bool present = bloom_layer_test(newest, hash) || bloom_layer_test_below(newest, hash);
 
     bloom_found();
     return present;

@@ -100,7 +100,7 @@ static void test_passed(struct search *s)
     size_t at = s->ntested++ % AHEAD;
     const struct bloom_layer *layer = s->passed[at].layer;
     struct bloom_hash hash = hash_for(s, layer);
-    if (bloom_layer_has(layer, hash) || bloom_layer_test_below(layer, hash))
+    if (bloom_layer_test(layer, hash) || bloom_layer_test_below(layer, hash))
         note(s, s->passed[at].index);
 }
 

@@ -363,14 +363,9 @@ void bloom_geometry_bits_other(const struct bloom_geometry *geometry, struct blo
     bloom_walk_bits(geometry, hash, bit, BLOOM_WALK_UNSIGNED);
 }
 
-bool bloom_layer_test_other(const struct bloom_layer *layer, struct bloom_hash hash, unsigned n)
+bool bloom_layer_test_other(const struct bloom_layer *layer, struct bloom_hash hash)
 {
-    return bloom_walk_test(layer, hash, n, BLOOM_WALK_UNSIGNED);
-}
-
-bool bloom_layer_has_far(const struct bloom_layer *layer, struct bloom_hash hash)
-{
-    return bloom_layer_test_first(layer, hash) && bloom_layer_test(layer, hash);
+    return bloom_walk_test(layer, hash, BLOOM_WALK_UNSIGNED);
 }
 
 int bloom_layer_init(struct bloom_pool *pool, const struct bloom_filter *filter, struct bloom_layer *layer,

@@ -134,10 +134,10 @@ BLOOM_WALKS void bloom_walk_bits(const struct bloom_geometry *geometry, struct b
         bit[i] = bloom_walk_step(&walk, kind);
 }
 
-/* The item's bits; whether its first n bits are set: by another walk. */
+/* The item's bits; whether they are set: by another walk. */
 void bloom_geometry_bits_other(const struct bloom_geometry *geometry, struct bloom_hash hash,
                                uint64_t bit[BLOOM_PROBE_BITS]);
-bool bloom_layer_test_other(const struct bloom_layer *layer, struct bloom_hash hash, unsigned n);
+bool bloom_layer_test_other(const struct bloom_layer *layer, struct bloom_hash hash);
 
 static inline void bloom_geometry_bits(const struct bloom_geometry *geometry, struct bloom_hash hash,
                                        uint64_t bit[BLOOM_PROBE_BITS])
@@ -176,51 +176,48 @@ static inline bool bloom_test_bits(const _Atomic uint64_t *words, const uint64_t
     return all;
 }
 
-static inline bool bloom_layer_test_bits(const struct bloom_layer *layer, const uint64_t bit[BLOOM_PROBE_BITS])
+/* The same of the walk's next n bits. */
+BLOOM_WALKS bool bloom_walk_test_next(const _Atomic uint64_t *words, struct bloom_walk *walk, unsigned n,
+                                      enum bloom_walk_kind kind)
 {
-    return bloom_test_bits(bloom_layer_words(layer), bit, layer->geometry->k);
-}
-
-/* Whether the item's first n bits are set; n is at most k. */
-BLOOM_WALKS bool bloom_walk_test(const struct bloom_layer *layer, struct bloom_hash hash, unsigned n,
-                                 enum bloom_walk_kind kind)
-{
-    const _Atomic uint64_t *words = bloom_layer_words(layer);
-    struct bloom_walk walk = bloom_walk_start(layer->geometry, hash);
     uint64_t all = 1;
 
     for (; n > 0; n--) {
-        uint64_t bit = bloom_walk_step(&walk, kind);
+        uint64_t bit = bloom_walk_step(walk, kind);
         all &= atomic_load_explicit(&words[bit >> 6], memory_order_relaxed) >> (bit & 63);
     }
     return all;
 }
 
+/* The bits that are tested before the others: in a half full layer they tell three of four absent items. */
+static inline unsigned bloom_geometry_first_bits(const struct bloom_geometry *geometry)
+{
+    return geometry->k < BLOOM_FIRST_BITS ? geometry->k : BLOOM_FIRST_BITS;
+}
+
+static inline bool bloom_layer_test_bits(const struct bloom_layer *layer, const uint64_t bit[BLOOM_PROBE_BITS])
+{
+    const _Atomic uint64_t *words = bloom_layer_words(layer);
+    unsigned first = bloom_geometry_first_bits(layer->geometry);
+
+    return bloom_test_bits(words, bit, first) && bloom_test_bits(words, bit + first, layer->geometry->k - first);
+}
+
+BLOOM_WALKS bool bloom_walk_test(const struct bloom_layer *layer, struct bloom_hash hash, enum bloom_walk_kind kind)
+{
+    const _Atomic uint64_t *words = bloom_layer_words(layer);
+    struct bloom_walk walk = bloom_walk_start(layer->geometry, hash);
+    unsigned first = bloom_geometry_first_bits(layer->geometry);
+
+    return bloom_walk_test_next(words, &walk, first, kind) &&
+           bloom_walk_test_next(words, &walk, layer->geometry->k - first, kind);
+}
+
+/* Whether the item's bits are set. An absent item seldom waits for words that only a present one needs. */
 static inline bool bloom_layer_test(const struct bloom_layer *layer, struct bloom_hash hash)
 {
-    const struct bloom_geometry *geometry = layer->geometry;
-
-    return geometry->walk == BLOOM_WALK_SIGNED ? bloom_walk_test(layer, hash, geometry->k, BLOOM_WALK_SIGNED)
-                                               : bloom_layer_test_other(layer, hash, geometry->k);
-}
-
-/* Whether the item's first bits are set. All layers of a chain but one lack the item; this test ends at least three of
- * four such searches without the cache misses of the other bits. */
-static inline bool bloom_layer_test_first(const struct bloom_layer *layer, struct bloom_hash hash)
-{
-    const struct bloom_geometry *geometry = layer->geometry;
-    unsigned n = geometry->k < BLOOM_FIRST_BITS ? geometry->k : BLOOM_FIRST_BITS;
-
-    return geometry->walk == BLOOM_WALK_SIGNED ? bloom_walk_test(layer, hash, n, BLOOM_WALK_SIGNED)
-                                               : bloom_layer_test_other(layer, hash, n);
-}
-
-/* bloom_layer_test(). In a far layer an absent item does not wait for the words that only a present one needs. */
-bool bloom_layer_has_far(const struct bloom_layer *layer, struct bloom_hash hash);
-
-static inline bool bloom_layer_has(const struct bloom_layer *layer, struct bloom_hash hash)
-{
-    return bloom_geometry_is_far(layer->geometry) ? bloom_layer_has_far(layer, hash) : bloom_layer_test(layer, hash);
+    return layer->geometry->walk == BLOOM_WALK_SIGNED ? bloom_walk_test(layer, hash, BLOOM_WALK_SIGNED)
+                                                      : bloom_layer_test_other(layer, hash);
 }
 
 /* ---- memory ---- */

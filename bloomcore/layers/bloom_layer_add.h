@@ -94,7 +94,7 @@ static inline bool bloom_layer_test_since(const struct bloom_layer *newest, cons
         return bloom_layer_test_below(newest, hash);
     for (const struct bloom_layer *layer = newest; layer != tested;) {
         layer = bloom_layer_chained(layer)->older;
-        if (bloom_layer_test_first(layer, hash) && bloom_layer_test(layer, hash))
+        if (bloom_layer_test(layer, hash))
             return true;
     }
     VERIFY(!bloom_layer_test_below(tested, hash));

@@ -85,7 +85,7 @@ bool bloom_layer_test_older(const struct bloom_layer *newest, struct bloom_hash 
             }
         }
         layer = bloom_layer_chained(layer)->older;
-        if (bloom_layer_test_first(layer, hash) && bloom_layer_test(layer, hash))
+        if (bloom_layer_test(layer, hash))
             return true;
     }
 }

@@ -22,7 +22,7 @@ static bool bloom_window_has(const struct bloom_filter *filter, struct bloom_has
     for (const struct bloom_layer *layer = bloom_filter_newest(filter); layer; layer = bloom_layer_older(layer)) {
         const struct bloom_part *part = bloom_layer_part(layer);
 
-        if (!bloom_part_is_alive(part) || !bloom_layer_has(layer, hash))
+        if (!bloom_part_is_alive(part) || !bloom_layer_test(layer, hash))
             continue;
         found = true;
         *newest_out |= bloom_part_turn(part) == turn;

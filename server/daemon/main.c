@@ -205,7 +205,8 @@ int main(int argc, char **argv)
     }
 
     crash_report_start(&server->log, "bloomeryd " BLOOMERY_VERSION, log_pending_truncated);
-    server->memory.startup_resident = facts_resident_bytes();
+    uint64_t ignored;
+    facts_process_bytes(&server->memory.startup_resident, &ignored);
     server->memory.startup_bytes = memory_used(server);
     if (start.file && !realpath(start.file, server->process.config_file))
         server->process.config_file[0] = '\0';

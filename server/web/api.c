@@ -106,8 +106,9 @@ static void errors(const struct errorstats *all, struct buf *out)
     json_end(out, ']');
 }
 
-void api_overview(struct server *server, const struct history *history, struct buf *out)
+void api_overview(const struct web *web, struct buf *out)
 {
+    struct server *server = web->server;
     struct facts *facts = calloc(1, sizeof(*facts)); /* without the totals, which nobody looks at */
     char host[HOST_NAME_MAX + 1] = "";
     if (!facts) {
@@ -122,12 +123,12 @@ void api_overview(struct server *server, const struct history *history, struct b
     json_real(out, "uptimeMs", (double)(clock_ms() - server->process.started_ms));
     json_count(out, "nowMs", (uint64_t)clock_unix_ms());
     json_count(out, "port", (uint64_t)server->process.port);
-    json_real(out, "cpu", history_cpu(history));
+    json_real(out, "cpu", history_cpu(web->history));
     json_str(out, "state", facts->readiness.reason);
     json_str(out, "saveError", facts->saves.last_error);
     json_str(out, "logError", facts->log.failed ? facts->log.reason.text : "");
     numbers(facts, out);
-    commands(server, history, &facts->stats, out);
+    commands(server, web->history, &facts->stats, out);
     errors(&facts->errors, out);
     json_end(out, '}');
     free(facts);
@@ -151,12 +152,12 @@ static void write_slow(void *ctx, const struct slowlog_view *entry)
     json_end(out, '}');
 }
 
-void api_slowlog(struct server *server, struct buf *out)
+void api_slowlog(const struct web *web, struct buf *out)
 {
     json_begin(out, NULL, '{');
-    json_count(out, "total", slowlog_len(server->stats.slowlog));
+    json_count(out, "total", slowlog_len(web->server->stats.slowlog));
     json_begin(out, "entries", '[');
-    slowlog_each(server->stats.slowlog, SLOWLOG_SHOWN, write_slow, out);
+    slowlog_each(web->server->stats.slowlog, SLOWLOG_SHOWN, write_slow, out);
     json_end(out, ']');
     json_end(out, '}');
 }
@@ -183,11 +184,11 @@ static void write_denial(void *ctx, const struct acl_log_entry *entry)
     json_end(out, '}');
 }
 
-void api_acl_log(struct server *server, struct buf *out)
+void api_acl_log(const struct web *web, struct buf *out)
 {
     json_begin(out, NULL, '{');
-    json_count(out, "total", acl_log_size(server->acl));
-    if (acl_log_each(server->acl, DENIALS_SHOWN, begin_denials, write_denial, out))
+    json_count(out, "total", acl_log_size(web->server->acl));
+    if (acl_log_each(web->server->acl, DENIALS_SHOWN, begin_denials, write_denial, out))
         json_end(out, ']');
     else
         out->failed = true;
@@ -258,7 +259,7 @@ static void keep_client(void *ctx, struct session *session)
     all->rows[at] = row;
 }
 
-void api_clients(struct server *server, struct buf *out)
+void api_clients(const struct web *web, struct buf *out)
 {
     struct client_rows *all = calloc(1, sizeof(*all));
     if (!all) {
@@ -266,9 +267,9 @@ void api_clients(struct server *server, struct buf *out)
         return;
     }
     all->now_ms = clock_ms();
-    sessions_each(server->clients.sessions, keep_client, all);
+    sessions_each(web->server->clients.sessions, keep_client, all);
     json_begin(out, NULL, '{');
-    json_count(out, "total", sessions_count(server->clients.sessions));
+    json_count(out, "total", sessions_count(web->server->clients.sessions));
     json_begin(out, "rows", '[');
     for (size_t i = 0; i < all->n; i++) {
         const struct client_row *row = &all->rows[i];

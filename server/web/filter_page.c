@@ -60,31 +60,20 @@ static char *read_key(struct web_request *request, size_t end, struct slice *key
     return bytes;
 }
 
-static bool is_allowed(const struct web_request *request, const char *command, struct slice key)
-{
-    unsigned database = registry_number(request->web->server->registry, key_database(key));
-    return acl_may_read(request->user, (size_t)command_find(slice_of(command)), database, key_name(key));
-}
-
-/* NULL: there is none. */
-static struct entry *pin(struct server *server, struct slice key)
-{
-    struct entry *entry = registry_pin(server->registry, key);
-    return entry ? entry : sstables_pin(server->sstables, key);
-}
-
 /* A pin on the filter. NULL: it has been answered. */
 static struct entry *take_filter(struct web_request *request, size_t end, const char *command)
 {
+    const struct server *server = request->web->server;
     struct slice key;
     char *bytes = read_key(request, end, &key), text[160];
     struct entry *entry = NULL;
     if (!bytes)
         return NULL;
-    if (!is_allowed(request, command, key)) {
+    if (!acl_may_read(request->user, (size_t)command_find(slice_of(command)),
+                      registry_number(server->registry, key_database(key)), key_name(key))) {
         snprintf(text, sizeof(text), "this user may not run '%s' on this filter", command);
         web_reply_text(request, HTTP_FORBIDDEN, text);
-    } else if ((entry = pin(request->web->server, key)) == NULL) {
+    } else if (!(entry = registry_pin(server->registry, key)) && !(entry = sstables_pin(server->sstables, key))) {
         if (end == 0 && ends_by_items(&request->head))
             web_reply_text(request, HTTP_BAD_REQUEST, NO_ITEMS);
         else
@@ -98,122 +87,6 @@ static struct entry *take_filter(struct web_request *request, size_t end, const 
     }
     free(bytes);
     return entry;
-}
-
-/* ---- its bits ---- */
-
-/* One range of bytes (RFC 9110, 14.1.2). 1: from..end; 0: none that counts, as for several; -1: it is of no bytes. */
-static int read_range(const char *text, uint64_t size, uint64_t *from, uint64_t *end)
-{
-    char *rest;
-    if (strncmp(text, "bytes=", 6) != 0 || strpbrk(text, ", \t"))
-        return 0;
-    text += 6;
-    bool last = *text == '-'; /* the last bytes */
-    if (last)
-        text++;
-    if (*text < '0' || *text > '9')
-        return 0;
-    uint64_t first = strtoull(text, &rest, 10), until = size;
-    if (last) {
-        *from = first < size ? size - first : 0;
-        *end = size;
-        return *rest ? 0 : first > 0 ? 1 : -1;
-    }
-    if (*rest++ != '-')
-        return 0;
-    if (*rest) {
-        until = strtoull(rest, &rest, 10);
-        if (*rest || until < first)
-            return 0;
-        until = until < size ? until + 1 : size;
-    }
-    *from = first;
-    *end = until < size ? until : size;
-    return first < size ? 1 : -1;
-}
-
-static void answer_copy(struct web_request *request, struct filter_copy *copy)
-{
-    const char *none_match = http_field(&request->head, "If-None-Match"), *range = http_field(&request->head, "Range");
-    const char *if_range = http_field(&request->head, "If-Range"), *status = HTTP_OK;
-    uint64_t size = filter_copy_bytes(copy), from = 0, end = size;
-    filter_copy_fields(copy, &request->more_fields);
-    request->copy = copy;
-    if (none_match && filter_copy_matches(copy, none_match)) {
-        filter_copy_limit(copy, 0, 0);
-        web_reply(request, HTTP_NOT_MODIFIED, "");
-        return;
-    }
-    int ranged = range && (!if_range || filter_copy_matches(copy, if_range)) ? read_range(range, size, &from, &end) : 0;
-    if (ranged < 0) {
-        filter_copy_limit(copy, 0, 0);
-        buf_appendf(&request->more_fields, "Content-Range: bytes */%" PRIu64 "\r\n", size);
-        web_reply_text(request, HTTP_RANGE_NOT_SATISFIABLE, "the range is outside the filter");
-        return;
-    }
-    if (ranged) {
-        filter_copy_limit(copy, from, end);
-        buf_appendf(&request->more_fields, "Content-Range: bytes %" PRIu64 "-%" PRIu64 "/%" PRIu64 "\r\n", from,
-                    end - 1, size);
-        status = HTTP_PARTIAL;
-    }
-    web_reply(request, status, "application/octet-stream");
-}
-
-void filter_page_copy(struct web_request *request)
-{
-    const char *reason = NULL;
-    rcu_reader_online();
-    struct server *server = request->web->server;
-    struct entry *entry = take_filter(request, 0, "bf.scandump");
-    struct filter_copy *copy =
-        entry ? filter_copy_create(entry, (uint64_t)server->process.started_unix_ms, &reason) : NULL;
-    rcu_reader_offline();
-    if (copy)
-        answer_copy(request, copy);
-    else if (reason)
-        web_reply_text(request, HTTP_UNAVAILABLE, reason);
-}
-
-/* ---- items ---- */
-
-static void write_answers(struct web_request *request, const struct bloom_filter *filter)
-{
-    const struct http_head *head = &request->head;
-    json_begin(&request->body, NULL, '{');
-    json_begin(&request->body, "present", '[');
-    for (size_t i = 0; i < head->narguments; i++) {
-        const struct http_argument *argument = &head->arguments[i];
-        if (argument->name.len == 1 && argument->name.ptr[0] == 'i')
-            json_bool(&request->body, NULL,
-                      bloom_filter_query(filter, bloom_filter_hash(filter, argument->value.ptr, argument->value.len)));
-    }
-    json_end(&request->body, ']');
-    json_end(&request->body, '}');
-}
-
-void filter_page_items(struct web_request *request)
-{
-    rcu_reader_online();
-    struct entry *entry = take_filter(request, strlen(ITEMS), "bf.mexists");
-    const struct bloom_filter *filter = entry ? entry_filter(entry) : NULL;
-    if (filter && entry_is_cuckoo(entry)) {
-        web_reply_text(request, HTTP_UNAVAILABLE, "this is a cuckoo filter: query it with CF.MEXISTS");
-    } else if (filter && bloom_filter_missing_key(filter)) {
-        char text[100];
-        snprintf(text, sizeof(text), "the key %016" PRIx64 " of this filter is missing",
-                 bloom_filter_missing_key(filter));
-        web_reply_text(request, HTTP_UNAVAILABLE, text);
-    } else if (filter) {
-        write_answers(request, filter);
-        web_reply(request, HTTP_OK, "application/json");
-    } else if (entry) {
-        web_reply_text(request, HTTP_UNAVAILABLE, "its bits are not in memory; a query reloads them");
-    }
-    if (entry)
-        entry_unpin(entry);
-    rcu_reader_offline();
 }
 
 /* ---- the copy ---- */
@@ -234,8 +107,6 @@ struct filter_copy {
     struct copied_layer layers[];
 };
 
-/* ---- the filter of a copy ---- */
-
 static void take_layers(struct filter_copy *copy, const struct bloom_filter *filter, unsigned n)
 {
     for (unsigned i = 0; i < n; i++) {
@@ -248,7 +119,9 @@ static void take_layers(struct filter_copy *copy, const struct bloom_filter *fil
     }
 }
 
-struct filter_copy *filter_copy_create(struct entry *entry, uint64_t epoch, const char **reason_out)
+/* Takes over the caller's pin of the entry, also when it fails: NULL, with the reason. `epoch`: of the process; counts
+ * of changes begin again with it. */
+static struct filter_copy *create_copy(struct entry *entry, uint64_t epoch, const char **reason_out)
 {
     const struct bloom_filter *filter = entry_filter(entry);
     struct bloom_layer_view first;
@@ -285,12 +158,8 @@ void filter_copy_destroy(struct filter_copy *copy)
     free(copy);
 }
 
-uint64_t filter_copy_bytes(const struct filter_copy *copy)
-{
-    return copy->bytes;
-}
-
-void filter_copy_fields(const struct filter_copy *copy, struct buf *out)
+/* Appends fields of HTTP that describe the filter, with an ETag that changes with its answers. */
+static void write_fields(const struct filter_copy *copy, struct buf *out)
 {
     const struct bloom_filter *filter = entry_shape(copy->entry);
     const struct bloom_params *params = filter ? bloom_filter_params(filter) : NULL;
@@ -305,7 +174,7 @@ void filter_copy_fields(const struct filter_copy *copy, struct buf *out)
 }
 
 /* Tags are compared as weak ones; text between them does not matter, as none of our tags is part of another. */
-bool filter_copy_matches(const struct filter_copy *copy, const char *etags)
+static bool matches(const struct filter_copy *copy, const char *etags)
 {
     return strcmp(etags, "*") == 0 || strstr(etags, copy->etag) != NULL;
 }
@@ -360,4 +229,119 @@ bool filter_copy_next(struct filter_copy *copy, struct buf *out)
     }
     copy->at = until;
     return good && !buf_failed(out);
+}
+
+/* ---- its bits ---- */
+
+/* One range of bytes (RFC 9110, 14.1.2). 1: from..end; 0: none that counts, as for several; -1: it is of no bytes. */
+static int read_range(const char *text, uint64_t size, uint64_t *from, uint64_t *end)
+{
+    char *rest;
+    if (strncmp(text, "bytes=", 6) != 0 || strpbrk(text, ", \t"))
+        return 0;
+    text += 6;
+    bool last = *text == '-'; /* the last bytes */
+    if (last)
+        text++;
+    if (*text < '0' || *text > '9')
+        return 0;
+    uint64_t first = strtoull(text, &rest, 10), until = size;
+    if (last) {
+        *from = first < size ? size - first : 0;
+        *end = size;
+        return *rest ? 0 : first > 0 ? 1 : -1;
+    }
+    if (*rest++ != '-')
+        return 0;
+    if (*rest) {
+        until = strtoull(rest, &rest, 10);
+        if (*rest || until < first)
+            return 0;
+        until = until < size ? until + 1 : size;
+    }
+    *from = first;
+    *end = until < size ? until : size;
+    return first < size ? 1 : -1;
+}
+
+static void answer_copy(struct web_request *request, struct filter_copy *copy)
+{
+    const char *none_match = http_field(&request->head, "If-None-Match"), *range = http_field(&request->head, "Range");
+    const char *if_range = http_field(&request->head, "If-Range"), *status = HTTP_OK;
+    uint64_t size = copy->bytes, from = 0, end = size;
+    write_fields(copy, &request->more_fields);
+    request->copy = copy;
+    if (none_match && matches(copy, none_match)) {
+        filter_copy_limit(copy, 0, 0);
+        web_reply(request, HTTP_NOT_MODIFIED, "");
+        return;
+    }
+    int ranged = range && (!if_range || matches(copy, if_range)) ? read_range(range, size, &from, &end) : 0;
+    if (ranged < 0) {
+        filter_copy_limit(copy, 0, 0);
+        buf_appendf(&request->more_fields, "Content-Range: bytes */%" PRIu64 "\r\n", size);
+        web_reply_text(request, HTTP_RANGE_NOT_SATISFIABLE, "the range is outside the filter");
+        return;
+    }
+    if (ranged) {
+        filter_copy_limit(copy, from, end);
+        buf_appendf(&request->more_fields, "Content-Range: bytes %" PRIu64 "-%" PRIu64 "/%" PRIu64 "\r\n", from,
+                    end - 1, size);
+        status = HTTP_PARTIAL;
+    }
+    web_reply(request, status, "application/octet-stream");
+}
+
+void filter_page_copy(struct web_request *request)
+{
+    const char *reason = NULL;
+    rcu_reader_online();
+    struct server *server = request->web->server;
+    struct entry *entry = take_filter(request, 0, "bf.scandump");
+    struct filter_copy *copy = entry ? create_copy(entry, (uint64_t)server->process.started_unix_ms, &reason) : NULL;
+    rcu_reader_offline();
+    if (copy)
+        answer_copy(request, copy);
+    else if (reason)
+        web_reply_text(request, HTTP_UNAVAILABLE, reason);
+}
+
+/* ---- items ---- */
+
+static void write_answers(struct web_request *request, const struct bloom_filter *filter)
+{
+    const struct http_head *head = &request->head;
+    json_begin(&request->body, NULL, '{');
+    json_begin(&request->body, "present", '[');
+    for (size_t i = 0; i < head->narguments; i++) {
+        const struct http_argument *argument = &head->arguments[i];
+        if (argument->name.len == 1 && argument->name.ptr[0] == 'i')
+            json_bool(&request->body, NULL,
+                      bloom_filter_query(filter, bloom_filter_hash(filter, argument->value.ptr, argument->value.len)));
+    }
+    json_end(&request->body, ']');
+    json_end(&request->body, '}');
+}
+
+void filter_page_items(struct web_request *request)
+{
+    rcu_reader_online();
+    struct entry *entry = take_filter(request, strlen(ITEMS), "bf.mexists");
+    const struct bloom_filter *filter = entry ? entry_filter(entry) : NULL;
+    if (filter && entry_is_cuckoo(entry)) {
+        web_reply_text(request, HTTP_UNAVAILABLE, "this is a cuckoo filter: query it with CF.MEXISTS");
+    } else if (filter && bloom_filter_missing_key(filter)) {
+        char text[100];
+        snprintf(text, sizeof(text), "the key %016" PRIx64 " of this filter is missing",
+                 bloom_filter_missing_key(filter));
+        web_reply_text(request, HTTP_UNAVAILABLE, text);
+    } else if (filter) {
+        write_answers(request, filter);
+        web_reply(request, HTTP_OK, "application/json");
+    } else if (entry) {
+        web_reply_text(request, HTTP_UNAVAILABLE, "its bits are not in memory; a query reloads them");
+    }
+    if (entry)
+        entry_unpin(entry);
+    rcu_reader_offline();
 }

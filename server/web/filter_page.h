@@ -32,22 +32,13 @@ void filter_page_items(struct web_request *request);
  * Items that were there at the begin are in the copy, unless a window forgets them meanwhile; later ones may be. Layers
  * that the filter gets later are not in it.
  *
- * Lifetime: filter_copy_create() to filter_copy_destroy(). */
+ * A reply has it from the begin to filter_copy_destroy(). */
 
 #define FILTER_COPY_PIECE ((size_t)256 << 10)
 
 struct filter_copy;
 
-/* Takes over the caller's pin of the entry, also when it fails: NULL, with the reason. `epoch`: of the process; counts
- * of changes begin again with it. */
-struct filter_copy *filter_copy_create(struct entry *entry, uint64_t epoch, const char **reason_out);
 void filter_copy_destroy(struct filter_copy *copy); /* NULL is fine */
-
-uint64_t filter_copy_bytes(const struct filter_copy *copy); /* of all of it */
-
-/* Appends fields of HTTP that describe the filter, with an ETag that changes with its answers. */
-void filter_copy_fields(const struct filter_copy *copy, struct buf *out);
-bool filter_copy_matches(const struct filter_copy *copy, const char *etags); /* of an If-None-Match */
 
 /* Only these bytes of it, 0 <= from <= end. Before the first piece. */
 void filter_copy_limit(struct filter_copy *copy, uint64_t from, uint64_t end);

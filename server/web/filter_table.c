@@ -1,4 +1,4 @@
-/* The rows kept so far are a heap with the worst on top, so most names cost a comparison. */
+/* The rows kept so far are sorted, so most names cost a comparison with the last one. */
 #include "filter_table.h"
 
 #include <errno.h>
@@ -35,7 +35,7 @@ struct filter_table {
     size_t offset, limit;
     uint64_t total, matched;
     size_t n, most;
-    struct row *heap;
+    struct row **rows; /* the best so far */
 };
 
 static double fill_of(const struct filter_facts *facts)
@@ -87,44 +87,30 @@ static int compare(const struct filter_table *table, const struct row *a, const 
     return table->descending && (!by_name || table->sort == SORT_NAME) ? -order : order;
 }
 
-/* ---- the heap ---- */
-
-static void swap(struct row *a, struct row *b)
-{
-    struct row row = *a;
-    *a = *b;
-    *b = row;
-}
-
-static void sift_down(struct filter_table *table, size_t n)
-{
-    for (size_t at = 0, child; (child = 2 * at + 1) < n; at = child) {
-        if (child + 1 < n && compare(table, &table->heap[child + 1], &table->heap[child]) > 0)
-            child++;
-        if (compare(table, &table->heap[child], &table->heap[at]) <= 0)
-            return;
-        swap(&table->heap[child], &table->heap[at]);
-    }
-}
+/* ---- the rows ---- */
 
 static void free_row(struct row *row)
 {
     free(row->key);
     free(row->reason);
+    free(row);
 }
 
-static void put(struct filter_table *table, const struct row *row)
+/* Puts the row where it belongs. A full table lets its last row go. */
+static void put(struct filter_table *table, struct row *row)
 {
-    if (table->n < table->most) {
-        size_t at = table->n++;
-        table->heap[at] = *row;
-        for (; at > 0 && compare(table, &table->heap[at], &table->heap[(at - 1) / 2]) > 0; at = (at - 1) / 2)
-            swap(&table->heap[at], &table->heap[(at - 1) / 2]);
-        return;
+    size_t low = 0, high = table->n;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (compare(table, row, table->rows[middle]) < 0)
+            high = middle;
+        else
+            low = middle + 1;
     }
-    free_row(&table->heap[0]);
-    table->heap[0] = *row;
-    sift_down(table, table->n);
+    if (table->n == table->most)
+        free_row(table->rows[--table->n]);
+    memmove(table->rows + low + 1, table->rows + low, (table->n++ - low) * sizeof(table->rows[0]));
+    table->rows[low] = row;
 }
 
 /* ---- the pass ---- */
@@ -148,27 +134,24 @@ void filter_table_visit(void *ctx, struct slice key, struct entry *entry)
     row.number = number_of(&row.facts, table->sort);
     row.key_len = key.len < FILTER_TABLE_KEY ? key.len : FILTER_TABLE_KEY;
     row.key = (char *)(uintptr_t)key.ptr; /* for the comparison */
-    if (table->n == table->most && compare(table, &row, &table->heap[0]) >= 0)
+    if (table->n == table->most && compare(table, &row, table->rows[table->n - 1]) >= 0)
         return;
-    row.key = malloc(row.key_len + 1);
-    if (!row.key)
-        return; /* a row is missing; there are others to worry about */
+    struct row *kept = malloc(sizeof(*kept));
+    char *name = malloc(row.key_len + 1);
+    if (!kept || !name) { /* a row is missing; there are others to worry about */
+        free(kept);
+        free(name);
+        return;
+    }
     if (row.key_len)
-        memcpy(row.key, key.ptr, row.key_len);
-    row.reason = reason ? strdup(reason) : NULL;
-    filter_facts(table->server, key, entry, &row.facts);
-    put(table, &row);
+        memcpy(name, key.ptr, row.key_len);
+    *kept = (struct row){.number = row.number, .key_len = row.key_len, .key = name};
+    kept->reason = reason ? strdup(reason) : NULL;
+    filter_facts(table->server, key, entry, &kept->facts);
+    put(table, kept);
 }
 
 /* ---- queries ---- */
-
-static bool has_wildcard(struct slice text)
-{
-    for (size_t i = 0; i < text.len; i++)
-        if (strchr("*?[\\", text.ptr[i]) && text.ptr[i])
-            return true;
-    return false;
-}
 
 /* A text without wildcards is looked for anywhere in the names. */
 static int compile(struct filter_table *table, struct slice search)
@@ -179,7 +162,7 @@ static int compile(struct filter_table *table, struct slice search)
         return -EINVAL;
     if (search.len == 0)
         return 0;
-    size_t len = 0, around = !has_wildcard(search);
+    size_t len = 0, around = glob_is_literal(search);
     if (around)
         pattern[len++] = '*';
     memcpy(pattern + len, search.ptr, search.len);
@@ -217,8 +200,8 @@ int filter_table_create(struct filter_table **table_out, const struct server *se
     table->user = user;
     int status = read_query(table, query);
     if (!status) {
-        table->heap = calloc(table->most ? table->most : 1, sizeof(*table->heap));
-        status = table->heap ? 0 : -ENOMEM;
+        table->rows = calloc(table->most ? table->most : 1, sizeof(*table->rows));
+        status = table->rows ? 0 : -ENOMEM;
     }
     if (status) {
         free(table);
@@ -233,8 +216,8 @@ void filter_table_destroy(struct filter_table *table)
     if (!table)
         return;
     for (size_t i = 0; i < table->n; i++)
-        free_row(&table->heap[i]);
-    free(table->heap);
+        free_row(table->rows[i]);
+    free(table->rows);
     free(table);
 }
 
@@ -275,18 +258,8 @@ static void write_key(struct buf *out, const struct row *row)
     free(hex);
 }
 
-/* Heap sort: takes the worst away until only the rows before the page are left. */
-static void sort_heap(struct filter_table *table)
-{
-    for (size_t n = table->n; n > 1; n--) {
-        swap(&table->heap[0], &table->heap[n - 1]);
-        sift_down(table, n - 1);
-    }
-}
-
 void filter_table_write(struct filter_table *table, uint64_t busy_ns, struct buf *out)
 {
-    sort_heap(table);
     json_begin(out, NULL, '{');
     json_count(out, "total", table->total);
     json_count(out, "matched", table->matched);
@@ -296,10 +269,10 @@ void filter_table_write(struct filter_table *table, uint64_t busy_ns, struct buf
     json_begin(out, "rows", '[');
     for (size_t i = table->offset; i < table->n; i++) {
         json_begin(out, NULL, '{');
-        write_key(out, &table->heap[i]);
-        filter_facts_json(&table->heap[i].facts, out);
-        if (table->heap[i].reason)
-            json_str(out, "reason", table->heap[i].reason);
+        write_key(out, table->rows[i]);
+        filter_facts_json(&table->rows[i]->facts, out);
+        if (table->rows[i]->reason)
+            json_str(out, "reason", table->rows[i]->reason);
         json_end(out, '}');
     }
     json_end(out, ']');

@@ -3,17 +3,14 @@
  * older. */
 #include "history.h"
 
-#include <dirent.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <unistd.h>
 
 #include "clock.h"
 #include "command.h"
-#include "fsops.h"
+#include "facts.h"
 #include "json.h"
 #include "memory_use.h"
 #include "server.h"
@@ -127,13 +124,13 @@ int history_step(struct history *history, struct server *server, int64_t now_ms)
     struct stats *stats = malloc(sizeof(*stats));
     struct sums *sums = malloc(sizeof(*sums));
     if (stats && sums) { /* otherwise the next point covers a longer time */
-        struct process_use use;
+        struct rusage usage = {0};
         counters_sum(server->stats.counters, stats);
-        process_use(&use);
+        getrusage(RUSAGE_SELF, &usage);
         sums->at_ms = now_ms;
         sums->commands = stats_get(&stats->commands_processed);
         sums->errors = stats_get(&stats->error_replies);
-        sums->cpu_seconds = use.cpu_seconds;
+        sums->cpu_seconds = seconds_of(usage.ru_utime) + seconds_of(usage.ru_stime);
         sum_durations(history, server, &sums->durations);
         if (history->last.at_ms != 0)
             add_point(history, sums, server);
@@ -179,48 +176,4 @@ void history_write(const struct history *history, struct buf *out)
     }
     json_end(out, ']');
     json_end(out, '}');
-}
-
-/* ---- the process ---- */
-
-static double seconds(struct timeval time)
-{
-    return (double)time.tv_sec + (double)time.tv_usec / 1e6;
-}
-
-static void read_memory(struct process_use *out)
-{
-    FILE *file = fopen("/proc/self/statm", "re");
-    unsigned long long pages, resident;
-    if (!file)
-        return;
-    if (fscanf(file, "%llu %llu", &pages, &resident) == 2) {
-        out->virtual_bytes = (double)pages * (double)sysconf(_SC_PAGESIZE);
-        out->resident = (double)resident * (double)sysconf(_SC_PAGESIZE);
-    }
-    fclose(file);
-}
-
-static void count_descriptors(struct process_use *out)
-{
-    DIR *dir = fs_open_dir("/proc/self/fd");
-    if (!dir)
-        return;
-    out->open_fds = -1; /* the directory's own */
-    for (const struct dirent *entry; (entry = readdir(dir));)
-        out->open_fds += entry->d_name[0] != '.';
-    closedir(dir);
-}
-
-void process_use(struct process_use *out)
-{
-    struct rusage usage;
-    struct rlimit limit;
-    *out = (struct process_use){NAN, NAN, NAN, NAN, NAN};
-    if (getrusage(RUSAGE_SELF, &usage) == 0)
-        out->cpu_seconds = seconds(usage.ru_utime) + seconds(usage.ru_stime);
-    if (getrlimit(RLIMIT_NOFILE, &limit) == 0)
-        out->max_fds = limit.rlim_cur == RLIM_INFINITY ? INFINITY : (double)limit.rlim_cur;
-    read_memory(out);
-    count_descriptors(out);
 }

@@ -37,15 +37,4 @@ bool history_minute(const struct history *history, struct server *server, size_t
 /* The points as JSON, the oldest first. */
 void history_write(const struct history *history, struct buf *out);
 
-/* ---- the process ---- */
-
-/* NAN: unknown. */
-struct process_use {
-    double cpu_seconds;
-    double resident, virtual_bytes;
-    double open_fds, max_fds; /* max_fds: infinite without a limit */
-};
-
-void process_use(struct process_use *out);
-
 #endif

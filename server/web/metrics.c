@@ -3,6 +3,7 @@
  */
 #include "metrics.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
@@ -17,8 +18,8 @@
 #include "command.h"
 #include "facts.h"
 #include "filter_facts.h"
+#include "fsops.h"
 #include "glob_match.h"
-#include "history.h"
 #include "murmur.h"
 #include "rcu.h"
 #include "registry_key.h"
@@ -125,7 +126,6 @@ struct metrics {
     char **filter_labels;
     size_t nfilters;
     struct facts now;
-    struct process_use process;
     struct histogram histogram; /* of one command */
 };
 
@@ -139,20 +139,28 @@ static double save_rule_seconds(const struct metrics *m)
     return m->now.saves.changes ? (double)soonest : 0;
 }
 
+/* NAN: unknown. */
+static double open_fds(void)
+{
+    DIR *dir = fs_open_dir("/proc/self/fd");
+    double n = dir ? -1 /* the directory's own */ : NAN;
+    for (const struct dirent *entry; dir && (entry = readdir(dir));)
+        n += entry->d_name[0] != '.';
+    if (dir)
+        closedir(dir);
+    return n;
+}
+
+/* Infinite without a limit. */
+static double max_fds(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
+        return NAN;
+    return limit.rlim_cur == RLIM_INFINITY ? INFINITY : (double)limit.rlim_cur;
+}
+
 /* ---- families with labels ---- */
-
-static void write_build(struct metrics *m)
-{
-    metrics_count(&m->text, "version=\"" BLOOMERY_VERSION "\"", 1);
-}
-
-static void write_cpu(struct metrics *m)
-{
-    struct rusage usage = {0};
-    getrusage(RUSAGE_SELF, &usage);
-    metrics_value(&m->text, "mode=\"user\"", (double)usage.ru_utime.tv_sec + (double)usage.ru_utime.tv_usec / 1e6);
-    metrics_value(&m->text, "mode=\"system\"", (double)usage.ru_stime.tv_sec + (double)usage.ru_stime.tv_usec / 1e6);
-}
 
 static void write_errors(struct metrics *m)
 {
@@ -179,26 +187,6 @@ static void write_commands(struct metrics *m, const _Atomic uint64_t *counters, 
         snprintf(label, sizeof(label), "command=\"%s\"", row->full_name);
         metrics_value(&m->text, label, (double)stats_get(&counters[i]) * unit);
     }
-}
-
-static void write_calls(struct metrics *m)
-{
-    write_commands(m, m->now.stats.calls, 1);
-}
-
-static void write_command_seconds(struct metrics *m)
-{
-    write_commands(m, m->now.stats.time_ns, 1e-9);
-}
-
-static void write_failed(struct metrics *m)
-{
-    write_commands(m, m->now.stats.failed, 1);
-}
-
-static void write_rejected(struct metrics *m)
-{
-    write_commands(m, m->now.stats.rejected, 1);
 }
 
 static void write_databases(struct metrics *m)
@@ -236,42 +224,6 @@ static void write_durations(struct metrics *m)
         metrics_bucket(&m->text, label, INFINITY, n);
         metrics_histogram_end(&m->text, label, (double)stats_get(&m->now.stats.time_ns[i]) / 1e9, n);
     }
-}
-
-static void write_closed(struct metrics *m)
-{
-    metrics_count(&m->text, "reason=\"protocol\"", stats_get(&m->now.stats.protocol_errors));
-    metrics_count(&m->text, "reason=\"query_buffer\"", stats_get(&m->now.stats.over_query_buffer));
-    metrics_count(&m->text, "reason=\"output_buffer\"", stats_get(&m->now.stats.over_output_buffer));
-    metrics_count(&m->text, "reason=\"memory\"", stats_get(&m->now.stats.evicted_clients));
-}
-
-static void write_memory(struct metrics *m)
-{
-    metrics_count(&m->text, "part=\"bits\"", m->now.memory.bits);
-    metrics_count(&m->text, "part=\"entries\"", m->now.memory.entries);
-    metrics_count(&m->text, "part=\"index\"", m->now.memory.index);
-    metrics_count(&m->text, "part=\"expiry\"", m->now.memory.expiry);
-    metrics_count(&m->text, "part=\"clients\"", m->now.memory.clients);
-    metrics_count(&m->text, "part=\"pubsub\"", m->now.memory.pubsub);
-    metrics_count(&m->text, "part=\"users\"", m->now.memory.users);
-    metrics_count(&m->text, "part=\"log\"", m->now.memory.log);
-}
-
-static void write_refused(struct metrics *m)
-{
-    metrics_count(&m->text, "reason=\"full\"", stats_get(&m->now.stats.adds_full));
-    metrics_count(&m->text, "reason=\"memory\"", stats_get(&m->now.stats.adds_no_room));
-}
-
-static void write_denied(struct metrics *m)
-{
-    static const char *const reasons[] = {[ACL_DENIED_COMMAND] = "reason=\"command\"",
-                                          [ACL_DENIED_KEY] = "reason=\"key\"",
-                                          [ACL_DENIED_AUTH] = "reason=\"auth\"",
-                                          [ACL_DENIED_CHANNEL] = "reason=\"channel\""};
-    for (int reason = ACL_DENIED_COMMAND; reason <= ACL_DENIED_CHANNEL; reason++)
-        metrics_count(&m->text, reasons[reason], acl_log_count(m->server->acl, (enum acl_verdict)reason));
 }
 
 /* ---- single filters ---- */
@@ -350,9 +302,9 @@ static void write_families(struct metrics *m)
 #define METRIC(type, name, help, number)                           \
     metrics_family(text, METRIC_##type, "bloomery_" name, (help)); \
     metrics_value(text, "", (double)(number));
-#define METRIC_FAMILY(type, name, labels, help, write)             \
-    metrics_family(text, METRIC_##type, "bloomery_" name, (help)); \
-    write(m);
+#define METRIC_FAMILY(type, name, labels, help) metrics_family(text, METRIC_##type, "bloomery_" name, (help));
+#define METRIC_SAMPLE(labels, number)           metrics_value(text, labels, (double)(number));
+#define METRIC_SAMPLES(call)                    call;
 #define METRIC_PROCESS(type, name, help, number)                  \
     metrics_family(text, METRIC_##type, "process_" name, (help)); \
     metrics_value(text, "", (number));
@@ -385,7 +337,6 @@ void metrics_write(struct server *server, const struct acl_user *user, const str
     rcu_reader_offline();
     rcu_reader_online();
     facts_gather(server, &m->now);
-    process_use(&m->process);
     write_families(m);
     rcu_reader_offline();
     for (size_t i = 0; i < m->nfilters; i++)
@@ -436,7 +387,7 @@ static void end_pass(struct metrics_choice *choice)
 int metrics_choice_begin(struct metrics_choice *choice, struct server *server)
 {
     struct slice patterns[CONFIG_MAX_PATTERNS];
-    metrics_choice_deinit(choice);
+    buf_init(&choice->names, METRICS_NAMES_MAX_BYTES);
     choice->patterns = calloc(1, sizeof(*choice->patterns));
     rcu_reader_online();
     const struct config *config = server_config(server);
@@ -467,35 +418,21 @@ static bool is_wanted(const struct metrics_choice *choice, struct slice name, ui
     return false;
 }
 
-static bool has_room(struct metrics_choice *choice, size_t bytes)
-{
-    size_t need = choice->names_len + bytes, size = choice->names_size ? choice->names_size : 4096;
-    if (choice->count == METRICS_FILTERS_MAX || need > METRICS_NAMES_MAX_BYTES)
-        return false;
-    if (need <= choice->names_size)
-        return true;
-    while (size < need)
-        size *= 2;
-    char *names = realloc(choice->names, size);
-    if (!names)
-        return false;
-    choice->names = names;
-    choice->names_size = size;
-    return true;
-}
-
 static void keep(struct metrics_choice *choice, struct slice name)
 {
     uint16_t len = (uint16_t)name.len;
-    if (!has_room(choice, sizeof(len) + name.len)) {
-        choice->omitted++;
-        return;
+    size_t begin = buf_len(&choice->names);
+    if (choice->count < METRICS_FILTERS_MAX) {
+        buf_append(&choice->names, &len, sizeof(len));
+        buf_append(&choice->names, name.ptr, len);
     }
-    memcpy(choice->names + choice->names_len, &len, sizeof(len));
-    if (len > 0)
-        memcpy(choice->names + choice->names_len + sizeof(len), name.ptr, len);
-    choice->names_len += sizeof(len) + len;
-    choice->count++;
+    if (choice->count == METRICS_FILTERS_MAX || buf_failed(&choice->names)) {
+        choice->names.failed = false;
+        buf_truncate(&choice->names, begin);
+        choice->omitted++;
+    } else {
+        choice->count++;
+    }
 }
 
 void metrics_choice_visit(void *ctx, struct slice name, struct entry *entry)
@@ -523,10 +460,11 @@ void metrics_choice_end(struct metrics_choice *choice, uint64_t busy_ns)
 bool metrics_choice_name(const struct metrics_choice *choice, size_t *at, struct slice *name_out)
 {
     uint16_t len;
-    if (*at == choice->names_len)
+    const char *names = buf_head(&choice->names);
+    if (*at == buf_len(&choice->names))
         return false;
-    memcpy(&len, choice->names + *at, sizeof(len));
-    *name_out = (struct slice){choice->names + *at + sizeof(len), len};
+    memcpy(&len, names + *at, sizeof(len));
+    *name_out = (struct slice){names + *at + sizeof(len), len};
     *at += sizeof(len) + len;
     return true;
 }
@@ -534,6 +472,6 @@ bool metrics_choice_name(const struct metrics_choice *choice, size_t *at, struct
 void metrics_choice_deinit(struct metrics_choice *choice)
 {
     end_pass(choice);
-    free(choice->names);
+    buf_deinit(&choice->names);
     *choice = (struct metrics_choice){0};
 }

@@ -25,13 +25,11 @@ struct server;
 
 struct metrics_patterns;
 
-/* Zero-initialise. */
 struct metrics_choice {
-    char *names; /* each is its length, a uint16_t, and its bytes */
-    size_t names_len, names_size;
-    size_t count;   /* of names */
-    size_t omitted; /* filters that would have been shown except for the limits above */
-    uint64_t items; /* this and the next three: sums over all filters that are not quarantined, without SSTables' */
+    struct buf names; /* each is its length, a uint16_t, and its bytes */
+    size_t count;     /* of names */
+    size_t omitted;   /* filters that would have been shown except for the limits above */
+    uint64_t items;   /* this and the next three: sums over all filters that are not quarantined, without SSTables' */
     uint64_t capacity;
     uint64_t layers;
     uint64_t full;      /* filters of fixed size that are full */
@@ -47,8 +45,8 @@ struct metrics_choice {
 /* Whether it is recent enough, and made with the settings of now. */
 bool metrics_choice_is_fresh(const struct metrics_choice *choice, struct server *server);
 
-/* Begins a pass with the settings of now; -ENOMEM with nothing to undo. Then metrics_choice_visit() for each name, then
- * metrics_choice_end(). */
+/* Begins a pass with the settings of now, for storage of zeros; -ENOMEM with nothing to undo. Then
+ * metrics_choice_visit() for each name, then metrics_choice_end(). */
 int metrics_choice_begin(struct metrics_choice *choice, struct server *server);
 void metrics_choice_visit(void *choice, struct slice name, struct entry *entry);
 void metrics_choice_end(struct metrics_choice *choice, uint64_t busy_ns);

@@ -80,15 +80,7 @@ static void answer_file(struct web_request *request)
 static void answer_api(struct web_request *request)
 {
     rcu_reader_online();
-    request->route->write(request->web->server, &request->body);
-    rcu_reader_offline();
-    web_reply(request, HTTP_OK, JSON);
-}
-
-static void answer_overview(struct web_request *request)
-{
-    rcu_reader_online();
-    api_overview(request->web->server, request->web->history, &request->body);
+    request->route->write(request->web, &request->body);
     rcu_reader_offline();
     web_reply(request, HTTP_OK, JSON);
 }
@@ -172,7 +164,7 @@ static const struct route routes[] = {
     {"/metrics", {"info"}, answer_metrics},
     {FILTERS, {"bf.scandump"}, filter_page_copy},
     {FILTER_ITEMS, {"bf.mexists"}, filter_page_items},
-    {"/api/overview", {"info"}, answer_overview},
+    {"/api/overview", {"info"}, answer_api, .write = api_overview},
     {"/api/history", {"info"}, answer_history},
     {"/api/filters", {"scan", "bf.info"}, answer_filters},
     {"/api/filter", {"bf.info"}, answer_filter},

@@ -22,7 +22,7 @@ struct route {
     void (*answer)(struct web_request *request);
     union { /* of the routes that have it */
         const struct page_file *file;
-        void (*write)(struct server *server, struct buf *out);
+        void (*write)(const struct web *web, struct buf *out);
     };
 };
 
@@ -31,10 +31,10 @@ const struct route *route_find(const struct http_head *head);
 
 /* ---- api.c: JSON that the status page reads. It is the page's own and may change with it ---- */
 
-void api_overview(struct server *server, const struct history *history, struct buf *out);
-void api_slowlog(struct server *server, struct buf *out);
-void api_clients(struct server *server, struct buf *out);
-void api_acl_log(struct server *server, struct buf *out);
+void api_overview(const struct web *web, struct buf *out);
+void api_slowlog(const struct web *web, struct buf *out);
+void api_clients(const struct web *web, struct buf *out);
+void api_acl_log(const struct web *web, struct buf *out);
 
 enum api_result { API_DONE, API_NO_FILTER, API_DENIED };
 

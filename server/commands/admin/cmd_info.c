@@ -431,16 +431,15 @@ static bool refuses_memory(struct server *server)
     return (over && !(evicts && !residency_is_stuck(server))) || memory_reserve_is_spent(server);
 }
 
-uint64_t facts_resident_bytes(void)
+void facts_process_bytes(uint64_t *resident_out, uint64_t *virtual_out)
 {
     FILE *file = fopen("/proc/self/statm", "re");
-    unsigned long long total, resident = 0;
-    if (!file)
-        return 0;
-    if (fscanf(file, "%llu %llu", &total, &resident) != 2)
-        resident = 0;
-    fclose(file);
-    return resident * (uint64_t)sysconf(_SC_PAGESIZE);
+    unsigned long long total, resident, page = (unsigned long long)sysconf(_SC_PAGESIZE);
+    bool known = file && fscanf(file, "%llu %llu", &total, &resident) == 2;
+    *virtual_out = known ? total * page : 0;
+    *resident_out = known ? resident * page : 0;
+    if (file)
+        fclose(file);
 }
 
 void facts_gather(struct server *server, struct facts *f)
@@ -462,7 +461,7 @@ void facts_gather(struct server *server, struct facts *f)
     f->sizes.peak = server_peak_bytes(server);
     if (f->sizes.peak < f->sizes.used)
         f->sizes.peak = f->sizes.used;
-    f->sizes.resident = facts_resident_bytes();
+    facts_process_bytes(&f->sizes.resident, &f->sizes.virtual_bytes);
     reclaimer_counts(server->reclaimer, &f->sizes.pending_objects, &f->sizes.freed_objects);
     pubsub_totals(server->pubsub, &f->pubsub);
     f->log = (struct journal_info){.records = false};

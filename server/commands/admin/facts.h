@@ -41,7 +41,7 @@ struct facts_load {
 
 struct facts_sizes {
     uint64_t used, peak;
-    uint64_t resident; /* memory of the process in RAM; 0: unknown */
+    uint64_t resident, virtual_bytes; /* memory of the process in RAM, and its addresses; 0: unknown */
     uint64_t pending_objects, freed_objects;
 };
 
@@ -72,7 +72,7 @@ struct facts {
 /* All but `totals`. */
 void facts_gather(struct server *server, struct facts *facts_out);
 
-uint64_t facts_resident_bytes(void);
+void facts_process_bytes(uint64_t *resident_out, uint64_t *virtual_out);
 
 /* ---- for values in the table ---- */
 

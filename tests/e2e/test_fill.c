@@ -3,15 +3,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "client.h"
 #include "daemon.h"
+#include "listener.h"
 #include "program.h"
 #include "tmpdir.h"
 
@@ -358,20 +356,15 @@ static void answer(int listener, const char *answers, const char *last)
 /* Fills a filter with a, b and c on that server. */
 static void fill_from_stand_in(const char *answers, const char *last, const char *options, const char *text)
 {
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t size = sizeof(address);
-    int listener = socket(AF_INET, SOCK_STREAM, 0);
-
-    cr_assert_eq(bind(listener, (struct sockaddr *)&address, size), 0);
-    cr_assert_eq(listen(listener, 1), 0);
-    cr_assert_eq(getsockname(listener, (struct sockaddr *)&address, &size), 0);
+    int port, listener = listener_open(&port);
     pid_t pid = fork();
+
     cr_assert_geq(pid, 0);
     if (pid == 0)
         answer(listener, answers, last);
     close(listener);
     program_expect(output, sizeof(output), 1, text, "printf 'a\\nb\\nc\\n' | '%s' fill redis://127.0.0.1:%d f %s 2>&1",
-                   BLOOMERY_TOOL_PATH, ntohs(address.sin_port), options);
+                   BLOOMERY_TOOL_PATH, port, options);
     cr_assert_eq(waitpid(pid, NULL, 0), pid);
 }
 

@@ -1,15 +1,14 @@
 /* `bloomery move` between two daemons: all filters of the source are in the target afterwards, after any
  * interruption. */
-#include <arpa/inet.h>
 #include <criterion/criterion.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "listener.h"
 #include "log_clients.h"
 #include "move_runs.h"
 #include "wait.h"
@@ -559,12 +558,7 @@ PAIR_TEST(move, a_source_that_refuses_a_command_of_the_pause)
 /* A server that accepts connections and sends single bytes of an answer, until it is killed. */
 static pid_t start_dripping_server(int *port)
 {
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t len = sizeof(address);
-    int listener = socket(AF_INET, SOCK_STREAM, 0);
-    cr_assert(bind(listener, (struct sockaddr *)&address, sizeof(address)) == 0 && listen(listener, 8) == 0 &&
-              getsockname(listener, (struct sockaddr *)&address, &len) == 0);
-    *port = ntohs(address.sin_port);
+    int listener = listener_open(port);
     pid_t pid = fork();
     while (pid == 0) {
         int fd = accept(listener, NULL, NULL);

@@ -120,6 +120,7 @@ Test(sstable_find, replies_of_other_servers)
         "import random, socket, subprocess, sys, threading\n"
         "whole = b'*8\\r\\n$5\\r\\nasked\\r\\n:2\\r\\n$5\\r\\nfound\\r\\n*2\\r\\n*1\\r\\n$1\\r\\na\\r\\n*0\\r\\n'\n"
         "whole += b'$7\\r\\nunknown\\r\\n*2\\r\\n$1\\r\\nb\\r\\n$3\\r\\nwhy\\r\\n$5\\r\\nround\\r\\n:1\\r\\n'\n"
+        "socket.setdefaulttimeout(60)\n"
         "listener = socket.create_server(('127.0.0.1', 0))\n"
         "def ask(reply):\n"
         "    def serve():\n"

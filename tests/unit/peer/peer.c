@@ -1,17 +1,16 @@
 /* A peer's waits end with any behaviour of the other side: the test's own server sends its bytes at the speed of each
  * test. */
-#include <arpa/inet.h>
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include "peer.h"
 #include "clock.h"
+#include "listener.h"
 
 /* ---- a slow server ---- */
 
@@ -47,16 +46,12 @@ static void *serve(void *arg)
 
 static void start(struct slow_server *server, size_t piece, int pause_ms)
 {
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t len = sizeof(address);
-    server->listener = socket(AF_INET, SOCK_STREAM, 0);
+    int port;
+    server->listener = listener_open(&port);
     server->piece = piece;
     server->pause_ms = pause_ms;
     atomic_store(&server->ends, false);
-    cr_assert_eq(bind(server->listener, (struct sockaddr *)&address, sizeof(address)), 0);
-    cr_assert_eq(listen(server->listener, 1), 0);
-    cr_assert_eq(getsockname(server->listener, (struct sockaddr *)&address, &len), 0);
-    snprintf(server->port, sizeof(server->port), "%u", ntohs(address.sin_port));
+    snprintf(server->port, sizeof(server->port), "%d", port);
     cr_assert_eq(pthread_create(&server->thread, NULL, serve, server), 0);
 }
 

@@ -72,8 +72,8 @@ static int read_bits_file(const unsigned char *bytes, uint64_t left, enum bloom_
     }
     if (rc != BLOOM_OK)
         return BLOOMERY_MALFORMED;
-    header->bytes = BITS_FILE_HEADER_BYTES;
     header->bits = bloom_shape_bytes(&header->shape);
+    header->bytes = export_file_bytes(&header->shape) - header->bits;
     return BLOOMERY_OK;
 }
 
@@ -108,6 +108,10 @@ static int append_layer(bloomery_filter *filter, const struct header *header, st
             (header->params.redisbloom != first->redisbloom || header->params.expansion != first->expansion)) {
             errbuf_set(err, "its options and growth are %u and %u, those of the first layer %u and %u",
                        header->params.redisbloom, header->params.expansion, first->redisbloom, first->expansion);
+            return BLOOMERY_MALFORMED;
+        }
+        if (redisbloom && !bloom_seed_equal(&header->params.seed, &first->seed)) {
+            errbuf_set(err, "its seed is not that of the first layer");
             return BLOOMERY_MALFORMED;
         }
         rc = bloom_filter_append_layer(alone->filter, &header->shape, err);

@@ -100,6 +100,10 @@ static __attribute__((noinline)) void hash_keyed(struct bloom_batch *batch, cons
 
     if (n == 0)
         return;
+    if (bloom_geometry_is_seeded(geometry)) {
+        valkey_hashes(geometry->seed, items, n, batch->h1, batch->h2);
+        return;
+    }
     for (size_t i = 0; i < n; i++) {
         data[i] = items[i].ptr;
         len[i] = items[i].len;

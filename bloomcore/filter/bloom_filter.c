@@ -217,9 +217,12 @@ struct bloom_hash bloom_filter_hash(const struct bloom_filter *filter, const voi
 
 uint64_t bloom_filter_missing_key(const struct bloom_filter *filter)
 {
-    const struct bloom_key *key = filter->first.geometry->key;
+    const struct bloom_geometry *geometry = filter->first.geometry;
+    const struct bloom_key *key = geometry->key;
 
-    return __builtin_expect(key != NULL, 0) && !bloom_key_is_here(key) ? key->secret.id : 0;
+    if (__builtin_expect(key != NULL, 0) && !bloom_geometry_is_seeded(geometry) && !bloom_key_is_here(key))
+        return key->secret.id;
+    return 0;
 }
 
 bool bloom_filter_is_queryable(const struct bloom_filter *filter)

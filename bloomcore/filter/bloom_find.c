@@ -24,7 +24,8 @@ struct search {
     const struct bloom_item *item;
     struct bloom_hash hashes[BLOOM_HASHES];
     bool hashed[BLOOM_HASHES];
-    const struct bloom_geometry *keyed; /* of the latest KEYED filter */
+    const struct bloom_key *keyed; /* secret of the latest filter that has one */
+    unsigned keyed_kind;
     struct bloom_hash keyed_hash;
     const struct bloom_filter *const *filters;
     uint64_t *found;
@@ -43,9 +44,10 @@ static inline struct bloom_hash hash_for(struct search *s, const struct bloom_la
 {
     const struct bloom_geometry *geometry = layer->geometry;
     if (__builtin_expect(geometry->key != NULL, 0)) {
-        if (s->keyed != geometry)
+        if (s->keyed != geometry->key || s->keyed_kind != geometry->hash)
             s->keyed_hash = bloom_geometry_hash(geometry, s->item->ptr, s->item->len);
-        s->keyed = geometry;
+        s->keyed = geometry->key;
+        s->keyed_kind = geometry->hash;
         return s->keyed_hash;
     }
     unsigned which = geometry->hash;

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "murmur_load.h"
+#include "siphash_round.h"
 
 /* The labels differ between the halves: equal halves do not cancel out. */
 static void combine(const unsigned char secret[BLOOM_SECRET_BYTES], const char *label, uint64_t out[2])
@@ -34,31 +35,9 @@ void bloom_secret_derive(const unsigned char secret[BLOOM_SECRET_BYTES], struct 
 
 /* ---- SipHash ---- */
 
-/* The rounds are written once, for one number and for vectors of four and eight: a lane is an input of its own. */
-#define INIT0 UINT64_C(0x736f6d6570736575)
-#define INIT1 UINT64_C(0x646f72616e646f6d)
-#define INIT2 UINT64_C(0x6c7967656e657261)
-#define INIT3 UINT64_C(0x7465646279746573)
-
 /* The marks of the 128-bit form. */
 #define MARK_START  0xee
 #define MARK_SECOND 0xdd
-
-#define ROTATE(x, by) ((x) << (by) | (x) >> (64 - (by)))
-
-#define ROUND(v0, v1, v2, v3)         \
-    do {                              \
-        (v0) += (v1);                 \
-        (v2) += (v3);                 \
-        (v1) = ROTATE(v1, 13) ^ (v0); \
-        (v3) = ROTATE(v3, 16) ^ (v2); \
-        (v0) = ROTATE(v0, 32);        \
-        (v2) += (v1);                 \
-        (v0) += (v3);                 \
-        (v1) = ROTATE(v1, 17) ^ (v2); \
-        (v3) = ROTATE(v3, 21) ^ (v0); \
-        (v2) = ROTATE(v2, 32);        \
-    } while (0)
 
 #define TWO_ROUNDS             \
     do {                       \

@@ -1,4 +1,5 @@
-/* murmur_load: the loads of the hash functions. Positions need no alignment. Internal to murmur.c and bloom_key.c. */
+/* murmur_load: the loads of the hash functions. Positions need no alignment. Internal to the files
+ * that hash. */
 #ifndef BLOOMERY_MURMUR_LOAD_H
 #define BLOOMERY_MURMUR_LOAD_H
 

@@ -360,12 +360,13 @@ int bloom_filter_append_at(struct bloom_filter *filter, unsigned index, const st
 void bloom_geometry_bits_other(const struct bloom_geometry *geometry, struct bloom_hash hash,
                                uint64_t bit[BLOOM_PROBE_BITS])
 {
-    bloom_walk_bits(geometry, hash, bit, BLOOM_WALK_UNSIGNED);
+    BLOOM_BY_WALK(geometry, bloom_walk_bits, geometry, hash, bit);
 }
 
 bool bloom_layer_test_other(const struct bloom_layer *layer, struct bloom_hash hash)
 {
-    return bloom_walk_test(layer, hash, BLOOM_WALK_UNSIGNED);
+    return layer->geometry->walk == BLOOM_WALK_PRIME ? bloom_walk_test(layer, hash, BLOOM_WALK_PRIME)
+                                                     : bloom_walk_test(layer, hash, BLOOM_WALK_UNSIGNED);
 }
 
 int bloom_layer_init(struct bloom_pool *pool, const struct bloom_filter *filter, struct bloom_layer *layer,

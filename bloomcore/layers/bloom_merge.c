@@ -44,6 +44,11 @@ int bloom_params_equal(const struct bloom_params *a, const struct bloom_params *
     else if (a->key != b->key)
         errbuf_set(err, "their keys differ: %016llx and %016llx (0: not KEYED)", (unsigned long long)a->key,
                    (unsigned long long)b->key);
+    else if (a->tightening != b->tightening)
+        errbuf_set(err, "the tightening ratios differ: %.15g and %.15g", a->tightening, b->tightening);
+    else if (!bloom_seed_equal(&a->seed, &b->seed))
+        errbuf_set(err, "their seeds differ: filters of LAYOUT valkey have a random one each, unless BF.INSERT SEED "
+                        "gives it");
     else
         return a->window ? windows_differ(a, b, err) : BLOOM_OK;
     return BLOOM_REFUSED;

@@ -13,8 +13,11 @@
  * / bits) = floor(floor(x / 2) / (bits / 2)). That is a number below 2^63 and half the divisor: the same magic serves,
  * with one bit less to shift. Where bits = 2^n2, x loses its upper bits first.
  *
- * Which of the two it is (enum bloom_walk_kind) is decided once for each item and layer, not for each bit: functions
- * that walk take it as a constant and are compiled twice. Everything is inline: this is the inner loop of every query.
+ * valkey-bloom's layout: the first two indexes are the halves of the hash mod bits. The others are (x mod 2^64 mod
+ * BLOOM_WALK_MODULUS) mod bits, with x as above; bits is even there, too.
+ *
+ * Which of them it is (enum bloom_walk_kind) is decided once for each item and layer, not for each bit: functions that
+ * walk take it as a constant and are compiled for each. Everything is inline: this is the inner loop of every query.
  * Thread: any. */
 #ifndef BLOOMERY_BLOOM_GEOMETRY_H
 #define BLOOMERY_BLOOM_GEOMETRY_H
@@ -24,6 +27,7 @@
 
 #include "bloom_key.h"
 #include "bloom_layout.h"
+#include "valkey.h"
 
 struct bloom_geometry {
     uint64_t bits;         /* the modulus: bloom_shape_bits(); of a BLOOM_CUCKOO_RATE the number of buckets */
@@ -41,11 +45,17 @@ struct bloom_geometry {
     uint16_t index;      /* of the layer in its chain, 0 is the oldest */
     uint16_t level;      /* as in the shape */
     uint32_t nwords;
-    uint64_t capacity;           /* items */
-    double error_rate;           /* this layer's share */
-    double bpe;                  /* as in the shape */
-    const struct bloom_key *key; /* of a KEYED filter; otherwise NULL */
+    uint64_t capacity;                 /* items */
+    double error_rate;                 /* this layer's share */
+    double bpe;                        /* as in the shape */
+    union {                            /* the secret of the filter's hash; otherwise NULL */
+        const struct bloom_key *key;   /* of a KEYED filter */
+        const struct bloom_seed *seed; /* of BLOOM_HASH_SEEDED, in the filter's class */
+    };
 };
+
+/* 2^64 - 59, the largest prime below 2^64. */
+#define BLOOM_WALK_MODULUS UINT64_C(0xffffffffffffffc5)
 
 /* Bits that are tested, and fetched, before the others: in a half full layer a quarter of the absent items pass. */
 #define BLOOM_FIRST_BITS 2
@@ -76,6 +86,11 @@ static inline bool bloom_geometry_has_slots(const struct bloom_geometry *geometr
     return geometry->walk == BLOOM_WALK_NONE;
 }
 
+static inline bool bloom_geometry_is_seeded(const struct bloom_geometry *geometry)
+{
+    return geometry->hash == BLOOM_HASH_SEEDED;
+}
+
 static inline struct bloom_hash bloom_geometry_hash_plain(const struct bloom_geometry *geometry, const void *data,
                                                           size_t len)
 {
@@ -90,6 +105,8 @@ static inline struct bloom_hash bloom_geometry_hash(const struct bloom_geometry 
 
     if (__builtin_expect(geometry->key == NULL, 1))
         return bloom_geometry_hash_plain(geometry, data, len);
+    if (bloom_geometry_is_seeded(geometry))
+        return valkey_hash(geometry->seed, data, len);
     siphash(&geometry->key->secret.items, data, len, keyed);
     return bloom_geometry_hash_plain(geometry, keyed, sizeof(keyed));
 }
@@ -103,6 +120,7 @@ struct bloom_walk {
     uint64_t magic;
     uint64_t mask; /* RedisBloom's layout: the bits of x that count */
     unsigned shift;
+    unsigned index; /* valkey-bloom's layout: of the next step */
 };
 
 static inline struct bloom_walk bloom_walk_start(const struct bloom_geometry *geometry, struct bloom_hash hash)
@@ -123,6 +141,7 @@ static inline struct bloom_walk bloom_walk_start(const struct bloom_geometry *ge
 static inline void bloom_walk_skip(struct bloom_walk *walk, unsigned n)
 {
     walk->at += walk->step * n;
+    walk->index += n;
 }
 
 /* |x| */
@@ -152,19 +171,39 @@ static inline uint64_t bloom_walk_next(struct bloom_walk *walk)
     return bloom_reduce(u, walk->bits, walk->magic, walk->shift);
 }
 
+/* u mod bits of an unsigned number and an even modulus. */
+static inline uint64_t bloom_reduce_unsigned(uint64_t u, const struct bloom_walk *walk)
+{
+    uint64_t q = (uint64_t)(((unsigned __int128)(u >> 1) * walk->magic) >> 64) >> (walk->shift - 1);
+
+    return u - q * walk->bits;
+}
+
 /* RedisBloom's layout. */
 static inline uint64_t bloom_walk_next_unsigned(struct bloom_walk *walk)
 {
     uint64_t u = walk->at & walk->mask;
-    uint64_t q = (uint64_t)(((unsigned __int128)(u >> 1) * walk->magic) >> 64) >> (walk->shift - 1);
 
     walk->at += walk->step;
-    return u - q * walk->bits;
+    return bloom_reduce_unsigned(u, walk);
+}
+
+/* valkey-bloom's layout. */
+static inline uint64_t bloom_walk_next_prime(struct bloom_walk *walk)
+{
+    uint64_t u = walk->index == 1 ? walk->step : walk->at;
+
+    if (walk->index++ > 1)
+        u -= u >= BLOOM_WALK_MODULUS ? BLOOM_WALK_MODULUS : 0;
+    walk->at += walk->step;
+    return bloom_reduce_unsigned(u, walk);
 }
 
 /* `kind` (enum bloom_walk_kind) must be a constant where this is inlined. */
 static inline uint64_t bloom_walk_step(struct bloom_walk *walk, enum bloom_walk_kind kind)
 {
+    if (kind == BLOOM_WALK_PRIME)
+        return bloom_walk_next_prime(walk);
     return kind == BLOOM_WALK_SIGNED ? bloom_walk_next(walk) : bloom_walk_next_unsigned(walk);
 }
 
@@ -173,6 +212,8 @@ static inline uint64_t bloom_walk_step(struct bloom_walk *walk, enum bloom_walk_
     do {                                                \
         if ((geometry)->walk == BLOOM_WALK_SIGNED)      \
             function(__VA_ARGS__, BLOOM_WALK_SIGNED);   \
+        else if ((geometry)->walk == BLOOM_WALK_PRIME)  \
+            function(__VA_ARGS__, BLOOM_WALK_PRIME);    \
         else                                            \
             function(__VA_ARGS__, BLOOM_WALK_UNSIGNED); \
     } while (0)

@@ -6,6 +6,7 @@
 #include "check.h"
 #include "cuckoo_shape.h"
 #include "redisbloom_size.h"
+#include "valkey.h"
 
 /* The vector code needs 4096 bits, or 8192 where sums are not halved by taking their absolute values (bloom_vector.c).
  */
@@ -14,11 +15,11 @@
     .vector_bits = 4096, .valid = bloom_shape_has_no_numbers, .size = bloom_size_shape,                \
     .next_rate = bloom_size_next_rate, .rate = bloom_size_rate, .excess = bloom_size_excess
 
-#define REDISBLOOM                                                                                                  \
-    .walk = BLOOM_WALK_UNSIGNED, .h1_first = true, .own_numbers = true, .max_k = BLOOM_MAX_HASHES,                  \
-    .options_mask = REDISBLOOM_FORCE64 | BLOOM_OPTION_CUCKOO, .vector_bits = 8192, .valid = redisbloom_shape_valid, \
-    .size = redisbloom_size, .next_rate = redisbloom_next_rate, .rate = bloom_size_rate_unsigned,                   \
-    .excess = bloom_size_excess_unsigned
+#define REDISBLOOM                                                                                       \
+    .walk = BLOOM_WALK_UNSIGNED, .h1_first = true, .own_numbers = true, .max_k = BLOOM_MAX_HASHES,       \
+    .options_mask = REDISBLOOM_FORCE64 | BLOOM_OPTION_CUCKOO | BLOOM_OPTION_VALKEY, .vector_bits = 8192, \
+    .valid = redisbloom_shape_valid, .size = redisbloom_size, .next_rate = redisbloom_next_rate,         \
+    .rate = bloom_size_rate_unsigned, .excess = bloom_size_excess_unsigned
 
 #define CUCKOO                                                                              \
     .walk = BLOOM_WALK_NONE, .own_numbers = true, .slots = true, .max_k = BLOOM_MAX_HASHES, \
@@ -33,6 +34,20 @@ const struct bloom_layout bloom_layouts[BLOOM_VARIANTS + 1] = {
     [BLOOM_CUCKOO] = {CUCKOO, .name = "cuckoo", .options = BLOOM_OPTION_CUCKOO, .valid = cuckoo_shape_valid},
     [BLOOM_CUCKOO_RATE] = {CUCKOO, .name = "cuckoo-rate", .any_buckets = true,
                            .options = BLOOM_OPTION_CUCKOO | BLOOM_OPTION_RATE, .valid = cuckoo_rate_shape_valid},
+    [BLOOM_VALKEY] = {.name = "valkey",
+                      .hash = BLOOM_HASH_SEEDED,
+                      .walk = BLOOM_WALK_PRIME,
+                      .h1_first = true,
+                      .own_numbers = true,
+                      .max_k = BLOOM_MAX_HASHES,
+                      .options_mask = BLOOM_OPTION_VALKEY,
+                      .options = BLOOM_OPTION_VALKEY,
+                      .vector_bits = 8192,
+                      .valid = valkey_shape_valid,
+                      .size = valkey_size,
+                      .next_rate = valkey_next_rate,
+                      .rate = bloom_size_rate_unsigned,
+                      .excess = bloom_size_excess_unsigned},
     [BLOOM_VARIANTS] = {.walk = BLOOM_WALK_NONE, .own_numbers = true},
 };
 

@@ -13,13 +13,15 @@ enum bloom_hash_kind {
     BLOOM_HASH_MURMUR3,    /* Cassandra's */
     BLOOM_HASH_MURMUR2,    /* RedisBloom's: MurmurHash64A twice */
     BLOOM_HASH_MURMUR2_32, /* the same of very old versions: MurmurHash2 twice */
+    BLOOM_HASH_SEEDED,     /* valkey-bloom's: under the filter's seed (valkey.h) */
 };
-#define BLOOM_HASHES 3
+#define BLOOM_HASHES 4
 
 /* From a hash to the indexes of bits: bloom_walk_step(). */
 enum bloom_walk_kind {
     BLOOM_WALK_SIGNED,   /* Cassandra's: the remainders of signed sums */
     BLOOM_WALK_UNSIGNED, /* RedisBloom's: those of unsigned ones */
+    BLOOM_WALK_PRIME,    /* valkey-bloom's: both halves of the hash, then sums mod a prime below 2^64 */
     BLOOM_WALK_NONE,     /* slots: cuckoo_slots.h */
 };
 
@@ -43,8 +45,9 @@ struct bloom_layout {
     /* The shape of a layer for this many items at this rate. BLOOM_OK or BLOOM_REFUSED. NULL: cuckoo_next_shape(). */
     int (*size)(unsigned options, uint64_t capacity, double rate, struct bloom_shape *shape_out, struct errbuf *err);
 
-    /* The rate of layer `index` of a filter, above one of the rate `newest`. */
-    double (*next_rate)(double whole, double newest, unsigned index);
+    /* The rate of layer `index` of a filter that grows, above one of the rate `newest`; of the first one with the
+     * filter's rate as `newest`. */
+    double (*next_rate)(const struct bloom_params *params, double newest, unsigned index);
 
     /* bloom_size_rate() and bloom_size_excess() for its walk; NULL: slots. */
     double (*rate)(uint64_t n, unsigned k, uint64_t bits);
@@ -59,17 +62,24 @@ static inline const struct bloom_layout *bloom_layout_of(unsigned variant)
     return &bloom_layouts[variant < BLOOM_VARIANTS ? variant : BLOOM_VARIANTS];
 }
 
+/* Whether it hashes under a seed, which a file of a layer has, too. */
+static inline bool bloom_layout_has_seed(unsigned variant)
+{
+    return bloom_layout_of(variant)->hash == BLOOM_HASH_SEEDED;
+}
+
 /* The layout of new filters with these parameters. */
 enum bloom_variant bloom_params_variant(const struct bloom_params *params);
 
 /* Whether the same bits mean the same in both: at most the order of bytes in files differs. */
 bool bloom_layouts_agree(unsigned a, unsigned b);
 
-/* "na", "me", "ka", "redisbloom", "redisbloom32", "cuckoo", "cuckoo-rate"; and back, false if it is none of them. */
+/* "na", "me", "ka", "redisbloom", "redisbloom32", "cuckoo", "cuckoo-rate", "valkey"; and back, false if it is none of
+ * them. */
 const char *bloom_variant_name(unsigned variant);
 bool bloom_variant_parse(const char *text, size_t len, enum bloom_variant *variant_out);
 
-/* The hash of an item. `data` may be NULL when `len` is 0. */
+/* The hash of an item, by a hash without a seed. `data` may be NULL when `len` is 0. */
 struct bloom_hash bloom_hash_of_kind(unsigned kind, const void *data, size_t len);
 
 #endif

@@ -30,6 +30,19 @@ static bool redisbloom_options_valid(const struct bloom_params *params, struct e
     return false;
 }
 
+static bool seeded_params_valid(const struct bloom_params *params, struct errbuf *err)
+{
+    if (params->redisbloom != BLOOM_OPTION_VALKEY)
+        errbuf_set(err, "unknown options %u", params->redisbloom);
+    else if (!(params->tightening > 0 && params->tightening < 1))
+        errbuf_set(err, "tightening ratio must be in the range (0, 1)");
+    else if (params->key)
+        errbuf_set(err, "a filter of LAYOUT valkey cannot be KEYED: it has a secret of its own, its seed");
+    else
+        return true;
+    return false;
+}
+
 /* ---- shapes ---- */
 
 bool bloom_shape_equal(const struct bloom_shape *a, const struct bloom_shape *b)
@@ -50,7 +63,7 @@ static bool window_valid(const struct bloom_params *params, struct errbuf *err)
         return false;
     }
     if (params->redisbloom) {
-        errbuf_set(err, "a window has Cassandra's layout: it excludes LAYOUT redisbloom");
+        errbuf_set(err, "a window has Cassandra's layout: it excludes LAYOUT redisbloom and LAYOUT valkey");
         return false;
     }
     if (params->window_parts < 1 || params->window_parts > BLOOM_WINDOW_MAX_PARTS ||
@@ -81,7 +94,7 @@ bool bloom_params_valid(const struct bloom_params *params, struct errbuf *err)
         errbuf_set(err, "error rate must be in the range (0, 1)");
         return false;
     }
-    if (params->expansion > BLOOM_MAX_EXPANSION) {
+    if (params->expansion > BLOOM_MAX_EXPANSION && !bloom_params_have_seed(params)) {
         errbuf_set(err, "expansion must be in the range [0, %d]", BLOOM_MAX_EXPANSION);
         return false;
     }
@@ -91,5 +104,7 @@ bool bloom_params_valid(const struct bloom_params *params, struct errbuf *err)
         errbuf_set(err, "iterations of a filter that is not a cuckoo filter");
         return false;
     }
-    return window_valid(params, err) && redisbloom_options_valid(params, err);
+    if (!window_valid(params, err))
+        return false;
+    return bloom_params_have_seed(params) ? seeded_params_valid(params, err) : redisbloom_options_valid(params, err);
 }

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "errbuf.h"
 
@@ -32,15 +33,27 @@ enum bloom_variant {
     BLOOM_REDISBLOOM32 = 4, /* the same of very old versions: MurmurHash2 twice */
     BLOOM_CUCKOO = 5,       /* RedisBloom's cuckoo filters (cuckoo.h): slots of a byte instead of bits */
     BLOOM_CUCKOO_RATE = 6,  /* ours, which keep an error rate: slots of 8, 12 or 16 bits, any number of buckets */
+    BLOOM_VALKEY = 7,       /* valkey-bloom (valkey.h): SipHash-1-3 under both halves of a filter's seed */
 };
-#define BLOOM_VARIANTS 7
+#define BLOOM_VARIANTS 8
+
+/* The secret of a filter whose layout hashes under one: two keys of SipHash, little-endian. */
+#define BLOOM_SEED_BYTES 32
+struct bloom_seed {
+    unsigned char bytes[BLOOM_SEED_BYTES];
+};
+
+static inline bool bloom_seed_equal(const struct bloom_seed *a, const struct bloom_seed *b)
+{
+    return memcmp(a, b, sizeof(*a)) == 0;
+}
 
 /* The parameters that a user chooses. */
 struct bloom_params {
     uint64_t capacity;  /* items of the first layer, >= 1 */
     double error_rate;  /* 0 < error_rate < 1, of the whole chain */
     uint32_t expansion; /* capacity of a layer relative to the one before, 1..BLOOM_MAX_EXPANSION; 0: fixed size */
-    uint8_t redisbloom; /* the options of a filter in RedisBloom's layout (redisbloom.h); in Cassandra's 0 */
+    uint8_t redisbloom; /* the options of a filter in another layout than Cassandra's (below); in that 0 */
 
     /* Of a window (bloom_window.h), in Cassandra's layout only; otherwise 0. The capacity is that of one window. */
     uint8_t window_flags;  /* BLOOM_WINDOW_* */
@@ -50,6 +63,10 @@ struct bloom_params {
     uint64_t key; /* of a KEYED filter the id of its key (bloom_key.h); otherwise 0 */
 
     uint16_t iterations; /* of a cuckoo filter the evictions that an add may make, at least 1; otherwise 0 */
+
+    /* In valkey-bloom's layout, otherwise 0. */
+    double tightening;      /* rate of a layer relative to the one before, 0 < tightening < 1 */
+    struct bloom_seed seed; /* never in a log or a reply: who knows it can choose false positives */
 };
 
 /* `redisbloom`: the options of a filter in RedisBloom's layout. */
@@ -60,6 +77,10 @@ struct bloom_params {
 #define REDISBLOOM_OPTIONS      15u /* all that are known */
 #define BLOOM_OPTION_CUCKOO     16u /* ours: a cuckoo filter; of the others it may have REDISBLOOM_NO_SCALING, and */
 #define BLOOM_OPTION_RATE       REDISBLOOM_NOROUND /* it keeps an error rate: BLOOM_CUCKOO_RATE */
+
+#define BLOOM_OPTION_VALKEY 32u /* valkey-bloom's layout, without any other option */
+
+#define BLOOM_OPTIONS (REDISBLOOM_OPTIONS | BLOOM_OPTION_CUCKOO | BLOOM_OPTION_VALKEY) /* that a filter may have */
 
 /* Items that a layer in that layout may be made for: numbers of adds in the log have 40 bits. */
 #define REDISBLOOM_MAX_ENTRIES ((UINT64_C(1) << 40) - 1)
@@ -81,6 +102,12 @@ static inline bool bloom_params_is_cuckoo(const struct bloom_params *params)
     return params->redisbloom & BLOOM_OPTION_CUCKOO;
 }
 
+/* Whether its layout has a tightening ratio, and hashes under a seed of the filter. */
+static inline bool bloom_params_have_seed(const struct bloom_params *params)
+{
+    return params->redisbloom & BLOOM_OPTION_VALKEY;
+}
+
 /* Whether it is a cuckoo filter in our layout, which keeps its error rate over all sub-filters. */
 static inline bool bloom_params_keep_rate(const struct bloom_params *params)
 {
@@ -100,9 +127,9 @@ struct bloom_shape {
     uint8_t variant; /* enum bloom_variant */
     uint16_t level;  /* of a window: the layer's place in its part; otherwise 0 */
 
-    /* RedisBloom's layouts only, otherwise 0. There each layer states its own parameters. A layer of a cuckoo filter
-     * has buckets of k slots: 2^n2 buckets in RedisBloom's layout, any number in ours, with an n2 of 0. Its capacity is
-     * its number of slots, and bpe the bits of a slot. */
+    /* RedisBloom's and valkey-bloom's layouts only, otherwise 0. There each layer states its own parameters. A layer of
+     * a cuckoo filter has buckets of k slots: 2^n2 buckets in RedisBloom's layout, any number in ours, with an n2 of 0.
+     * Its capacity is its number of slots, and bpe the bits of a slot. */
     uint8_t n2;          /* items have bits in the first 2^n2 only; 0: in all */
     uint8_t spare_bytes; /* 0..7 bytes of the last word that the layer does not have */
     uint64_t capacity;   /* 1..REDISBLOOM_MAX_ENTRIES */

@@ -20,8 +20,10 @@ uint64_t bloom_first_capacity(const struct bloom_params *params, double *rate_ou
 
     if (bloom_params_is_window(params))
         CHECK(bloom_window_level(params, 0, &capacity, rate_out, NULL) == BLOOM_OK);
-    else /* the first share is a half in RedisBloom's layout, too */
-        *rate_out = params->expansion == 0 ? params->error_rate : bloom_size_share(params->error_rate, 0);
+    else if (params->expansion == 0)
+        *rate_out = params->error_rate;
+    else
+        *rate_out = bloom_layout_of(bloom_params_variant(params))->next_rate(params, params->error_rate, 0);
     return capacity;
 }
 
@@ -34,7 +36,7 @@ int bloom_first_shape(const struct bloom_params *params, struct bloom_shape *sha
     if (rc != BLOOM_OK && bloom_params_is_window(params))
         errbuf_prefix(err, "each part of the window is for %llu items at an error rate of %g",
                       (unsigned long long)capacity, rate);
-    else if (rc != BLOOM_OK && params->expansion != 0)
+    else if (rc != BLOOM_OK && rate < params->error_rate)
         errbuf_prefix(err, "the first layer of a scaling filter gets half the error rate, %g", rate);
     return rc;
 }
@@ -57,7 +59,7 @@ int bloom_next_capacity(const struct bloom_params *params, const struct bloom_ge
                    (unsigned long long)newest->capacity, params->expansion);
         return BLOOM_REFUSED;
     }
-    *rate_out = bloom_layout_of(newest->variant)->next_rate(params->error_rate, newest->error_rate, newest->index + 1u);
+    *rate_out = bloom_layout_of(newest->variant)->next_rate(params, newest->error_rate, newest->index + 1u);
     return BLOOM_OK;
 }
 

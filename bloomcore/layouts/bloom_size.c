@@ -560,10 +560,10 @@ int bloom_size_shape(unsigned options, uint64_t n, double p, struct bloom_shape 
     return BLOOM_OK;
 }
 
-double bloom_size_next_rate(double whole, double newest, unsigned index)
+double bloom_size_next_rate(const struct bloom_params *params, double newest, unsigned index)
 {
     (void)newest;
-    return bloom_size_share(whole, index);
+    return bloom_size_share(params->error_rate, index);
 }
 
 bool bloom_shape_has_no_numbers(const struct bloom_shape *shape, struct errbuf *err)

@@ -40,7 +40,7 @@ enum bloom_size_status bloom_size_plan(uint64_t n, double p, struct bloom_size *
 /* Of the layouts' rows (bloom_layout.h): bloom_size_plan() as a shape, the rate of a layer by bloom_size_share(), and
  * whether a shape has none of RedisBloom's numbers. */
 int bloom_size_shape(unsigned options, uint64_t n, double p, struct bloom_shape *shape_out, struct errbuf *err);
-double bloom_size_next_rate(double whole, double newest, unsigned index);
+double bloom_size_next_rate(const struct bloom_params *params, double newest, unsigned index);
 bool bloom_shape_has_no_numbers(const struct bloom_shape *shape, struct errbuf *err);
 
 /* The largest n that bloom_size_plan() accepts for this p; 0 if there is none or p is out of range. */

@@ -36,6 +36,7 @@ struct modulus {
     __m512i bits;
     __m512d reciprocal;
     __mmask8 is_signed; /* all lanes or none: whether the absolute value is taken first */
+    bool prime;         /* BLOOM_WALK_PRIME */
 };
 
 INLINE struct modulus modulus_of(const struct bloom_geometry *geometry)
@@ -47,6 +48,7 @@ INLINE struct modulus modulus_of(const struct bloom_geometry *geometry)
         .bits = same(geometry->bits),
         .reciprocal = _mm512_mul_pd(_mm512_cvtepu64_pd(same(geometry->magic)), _mm512_castsi512_pd(same(power))),
         .is_signed = geometry->walk == BLOOM_WALK_SIGNED ? 0xff : 0,
+        .prime = geometry->walk == BLOOM_WALK_PRIME,
     };
 }
 
@@ -60,6 +62,28 @@ INLINE __m512i reduce(__m512i x, const struct modulus *modulus)
 
     rest = _mm512_min_epu64(rest, _mm512_add_epi64(rest, modulus->bits));
     return _mm512_min_epu64(rest, _mm512_sub_epi64(rest, modulus->bits));
+}
+
+/* The bits of step j of walks at x = base + j * dx, of which BLOOM_WALK_PRIME makes another number: bloom_walk_step().
+ */
+INLINE __m512i bits_of(__m512i x, __m512i dx, unsigned j, const struct modulus *modulus)
+{
+    if (modulus->prime && j == 1)
+        x = dx;
+    else if (modulus->prime && j > 1)
+        x = _mm512_mask_sub_epi64(x, _mm512_cmpge_epu64_mask(x, same(BLOOM_WALK_MODULUS)), x, same(BLOOM_WALK_MODULUS));
+    return reduce(x, modulus);
+}
+
+/* The bits of eight steps, from step j = 0, 8, 16, ... on, of one walk at x. */
+INLINE __m512i eight_bits_of(__m512i x, uint64_t step, unsigned j, const struct modulus *modulus)
+{
+    if (modulus->prime) {
+        x = _mm512_mask_mov_epi64(x, j ? 0 : 2, same(step));
+        __mmask8 large = (j ? 0xff : 0xfc) & _mm512_cmpge_epu64_mask(x, same(BLOOM_WALK_MODULUS));
+        x = _mm512_mask_sub_epi64(x, large, x, same(BLOOM_WALK_MODULUS));
+    }
+    return reduce(x, modulus);
 }
 
 /* base + lane * step */
@@ -88,7 +112,7 @@ TARGET void bloom_vector_bits(const struct bloom_geometry *geometry, struct bloo
     __m512i x = progression(base, step);
 
     for (unsigned i = 0, k = geometry->k; i < k; i += LANES) {
-        _mm512_storeu_si512((void *)(bit + i), reduce(x, &modulus));
+        _mm512_storeu_si512((void *)(bit + i), eight_bits_of(x, step, i, &modulus));
         x = _mm512_add_epi64(x, eight_steps);
     }
 }
@@ -393,7 +417,7 @@ TARGET uint32_t bloom_vector_query(const _Atomic uint64_t *words, const struct b
             continue;
         __m512i x = _mm512_loadu_si512(base + i), dx = _mm512_loadu_si512(steps + i);
         for (unsigned j = 0; j < first; j++) {
-            alive = test(words, reduce(x, &modulus), alive);
+            alive = test(words, bits_of(x, dx, j, &modulus), alive);
             x = _mm512_add_epi64(x, dx);
         }
         _mm512_storeu_si512((void *)(at + left), _mm512_maskz_compress_epi64(alive, x));
@@ -406,7 +430,7 @@ TARGET uint32_t bloom_vector_query(const _Atomic uint64_t *words, const struct b
         __m512i x = _mm512_maskz_loadu_epi64(alive, at + i), dx = _mm512_maskz_loadu_epi64(alive, step + i);
 
         for (unsigned j = first; j < k && alive; j++) {
-            alive = test(words, reduce(x, &modulus), alive);
+            alive = test(words, bits_of(x, dx, j, &modulus), alive);
             x = _mm512_add_epi64(x, dx);
         }
         present |= (uint32_t)alive << i;
@@ -445,7 +469,7 @@ TARGET size_t bloom_vector_many(const _Atomic uint64_t *words, const struct bloo
     for (size_t i = 0; i < n; i += LANES, item = _mm256_add_epi32(item, _mm256_set1_epi32(LANES))) {
         __mmask8 ours = first_lanes(n - i);
         __m512i at = _mm512_maskz_loadu_epi64(ours, base + i), by = _mm512_maskz_loadu_epi64(ours, step + i);
-        left = keep(&walks, left, test(words, reduce(at, &modulus), ours), _mm512_add_epi64(at, by), by, item);
+        left = keep(&walks, left, test(words, bits_of(at, by, 0, &modulus), ours), _mm512_add_epi64(at, by), by, item);
     }
     for (unsigned j = 1; j < geometry->k; j++) {
         n = left;
@@ -455,7 +479,8 @@ TARGET size_t bloom_vector_many(const _Atomic uint64_t *words, const struct bloo
             __m512i at = _mm512_maskz_loadu_epi64(ours, walks.at + i),
                     by = _mm512_maskz_loadu_epi64(ours, walks.step + i);
             __m256i items = _mm256_maskz_loadu_epi32(ours, walks.item + i);
-            left = keep(&walks, left, test(words, reduce(at, &modulus), ours), _mm512_add_epi64(at, by), by, items);
+            left = keep(&walks, left, test(words, bits_of(at, by, j, &modulus), ours), _mm512_add_epi64(at, by), by,
+                        items);
         }
     }
     for (size_t i = 0; i < left; i++)
@@ -478,7 +503,7 @@ TARGET void bloom_vector_prefetch(const _Atomic uint64_t *words, const struct bl
         for (unsigned j = 0; j < count; j++) {
             uint64_t word[LANES];
 
-            _mm512_storeu_si512((void *)word, _mm512_srli_epi64(reduce(x, &modulus), 6));
+            _mm512_storeu_si512((void *)word, _mm512_srli_epi64(bits_of(x, dx, j, &modulus), 6));
             for (size_t lane = 0; lane < items; lane++)
                 __builtin_prefetch((const void *)&words[word[lane]], 0, 2);
             x = _mm512_add_epi64(x, dx);
@@ -503,7 +528,7 @@ TARGET uint32_t bloom_vector_locate(const _Atomic uint64_t *words, const struct 
 
         for (unsigned j = 0, k = geometry->k; j < k; j += LANES) {
             __mmask8 ours = (__mmask8)(k - j >= LANES ? 0xffu : (1u << (k - j)) - 1);
-            __m512i rest = _mm512_maskz_mov_epi64(ours, reduce(x, &modulus));
+            __m512i rest = _mm512_maskz_mov_epi64(ours, eight_bits_of(x, steps[i], j, &modulus));
             __mmask8 not_set = ours & (__mmask8)~test(words, rest, ours);
 
             _mm512_storeu_si512((void *)(missing + i * stride + left), _mm512_maskz_compress_epi64(not_set, rest));
@@ -520,57 +545,38 @@ TARGET uint32_t bloom_vector_locate(const _Atomic uint64_t *words, const struct 
 
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 
+#define NEVER_CALLED(function) \
+    function                   \
+    {                          \
+        abort();               \
+    }
+
 static bool have_instructions(void)
 {
     return false;
 }
 
-void bloom_vector_bits(const struct bloom_geometry *geometry, struct bloom_hash hash, uint64_t bit[BLOOM_PROBE_BITS])
-{
-    abort();
-}
-
-void bloom_vector_hash(const struct bloom_item *items, size_t n, uint64_t h1[BLOOM_BATCH], uint64_t h2[BLOOM_BATCH])
-{
-    abort();
-}
-
-void bloom_vector_hash_sixteen(const unsigned char (*items)[16], size_t n, uint64_t h1[BLOOM_BATCH],
-                               uint64_t h2[BLOOM_BATCH])
-{
-    abort();
-}
-
-void bloom_vector_hash_murmur2(const struct bloom_item *items, size_t n, uint64_t h1[BLOOM_BATCH],
-                               uint64_t h2[BLOOM_BATCH])
-{
-    abort();
-}
-
-uint32_t bloom_vector_query(const _Atomic uint64_t *words, const struct bloom_geometry *geometry,
-                            const uint64_t h1[BLOOM_BATCH], const uint64_t h2[BLOOM_BATCH], uint32_t wanted)
-{
-    abort();
-}
-
-uint32_t bloom_vector_locate(const _Atomic uint64_t *words, const struct bloom_geometry *geometry,
-                             const uint64_t h1[BLOOM_BATCH], const uint64_t h2[BLOOM_BATCH], size_t n,
-                             uint64_t missing[BLOOM_BATCH * BLOOM_PROBE_BITS], uint8_t nmissing[BLOOM_BATCH])
-{
-    abort();
-}
-
-size_t bloom_vector_many(const _Atomic uint64_t *words, const struct bloom_geometry *geometry, const uint64_t *base,
-                         const uint64_t *step, size_t n, uint16_t found[BLOOM_VECTOR_MANY])
-{
-    abort();
-}
-
-void bloom_vector_prefetch(const _Atomic uint64_t *words, const struct bloom_geometry *geometry,
-                           const uint64_t h1[BLOOM_BATCH], const uint64_t h2[BLOOM_BATCH], size_t n, unsigned count)
-{
-    abort();
-}
+NEVER_CALLED(void bloom_vector_bits(const struct bloom_geometry *geometry, struct bloom_hash hash,
+                                    uint64_t bit[BLOOM_PROBE_BITS]))
+NEVER_CALLED(void bloom_vector_hash(const struct bloom_item *items, size_t n, uint64_t h1[BLOOM_BATCH],
+                                    uint64_t h2[BLOOM_BATCH]))
+NEVER_CALLED(void bloom_vector_hash_sixteen(const unsigned char (*items)[16], size_t n, uint64_t h1[BLOOM_BATCH],
+                                            uint64_t h2[BLOOM_BATCH]))
+NEVER_CALLED(void bloom_vector_hash_murmur2(const struct bloom_item *items, size_t n, uint64_t h1[BLOOM_BATCH],
+                                            uint64_t h2[BLOOM_BATCH]))
+NEVER_CALLED(uint32_t bloom_vector_query(const _Atomic uint64_t *words, const struct bloom_geometry *geometry,
+                                         const uint64_t h1[BLOOM_BATCH], const uint64_t h2[BLOOM_BATCH],
+                                         uint32_t wanted))
+NEVER_CALLED(uint32_t bloom_vector_locate(const _Atomic uint64_t *words, const struct bloom_geometry *geometry,
+                                          const uint64_t h1[BLOOM_BATCH], const uint64_t h2[BLOOM_BATCH], size_t n,
+                                          uint64_t missing[BLOOM_BATCH * BLOOM_PROBE_BITS],
+                                          uint8_t nmissing[BLOOM_BATCH]))
+NEVER_CALLED(size_t bloom_vector_many(const _Atomic uint64_t *words, const struct bloom_geometry *geometry,
+                                      const uint64_t *base, const uint64_t *step, size_t n,
+                                      uint16_t found[BLOOM_VECTOR_MANY]))
+NEVER_CALLED(void bloom_vector_prefetch(const _Atomic uint64_t *words, const struct bloom_geometry *geometry,
+                                        const uint64_t h1[BLOOM_BATCH], const uint64_t h2[BLOOM_BATCH], size_t n,
+                                        unsigned count))
 
 #endif
 

@@ -99,9 +99,9 @@ bool cuckoo_rate_shape_valid(const struct bloom_shape *shape, struct errbuf *err
     return false;
 }
 
-double cuckoo_next_rate(double whole, double newest, unsigned index)
+double cuckoo_next_rate(const struct bloom_params *params, double newest, unsigned index)
 {
-    (void)whole, (void)index;
+    (void)params, (void)index;
     return newest;
 }
 

@@ -52,7 +52,7 @@ int cuckoo_rate_shape(uint64_t buckets, unsigned bits, struct bloom_shape *shape
 /* Of the layouts' rows (bloom_layout.h). Each layer has the same rate. */
 bool cuckoo_shape_valid(const struct bloom_shape *shape, struct errbuf *err);
 bool cuckoo_rate_shape_valid(const struct bloom_shape *shape, struct errbuf *err);
-double cuckoo_next_rate(double whole, double newest, unsigned index);
+double cuckoo_next_rate(const struct bloom_params *params, double newest, unsigned index);
 
 /* The layer that follows a layer of either layout. */
 int cuckoo_next_shape(const struct bloom_shape *shape, unsigned expansion, struct bloom_shape *next_out,

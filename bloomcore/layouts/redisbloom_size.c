@@ -100,9 +100,9 @@ int redisbloom_size(unsigned options, uint64_t entries, double error, struct blo
     return rc;
 }
 
-double redisbloom_next_rate(double whole, double newest, unsigned index)
+double redisbloom_next_rate(const struct bloom_params *params, double newest, unsigned index)
 {
-    (void)whole, (void)index;
+    (void)params, (void)index;
     return newest * 0.5;
 }
 

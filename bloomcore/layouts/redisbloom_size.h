@@ -21,7 +21,7 @@ int redisbloom_size(unsigned options, uint64_t entries, double error, struct blo
                     struct errbuf *err);
 
 /* Of the layout's row (bloom_layout.h): half of the rate of the layer before. */
-double redisbloom_next_rate(double whole, double newest, unsigned index);
+double redisbloom_next_rate(const struct bloom_params *params, double newest, unsigned index);
 bool redisbloom_shape_valid(const struct bloom_shape *shape, struct errbuf *err);
 
 /* The largest capacity that a new filter may have with this rate and expansion; 0: none. */

@@ -14,14 +14,15 @@
 
 static uint64_t params_hash(const struct bloom_params *params)
 {
-    uint64_t rate;
+    uint64_t rate, seed;
     uint64_t x;
 
     memcpy(&rate, &params->error_rate, sizeof(rate));
     x = params->capacity * UINT64_C(0x9e3779b97f4a7c15);
     x = (x ^ rate) * UINT64_C(0xbf58476d1ce4e5b9);
     x = (x ^ x >> 32 ^ params->expansion ^ (uint64_t)params->redisbloom << 32) * UINT64_C(0x94d049bb133111eb);
-    x ^= params->key ^ (params->window ^ (uint64_t)params->window_parts << 48) * UINT64_C(0x9e3779b97f4a7c15);
+    memcpy(&seed, &params->seed, sizeof(seed));
+    x ^= params->key ^ seed ^ (params->window ^ (uint64_t)params->window_parts << 48) * UINT64_C(0x9e3779b97f4a7c15);
     return x >> 32;
 }
 
@@ -29,7 +30,8 @@ static bool params_equal(const struct bloom_params *a, const struct bloom_params
 {
     return a->capacity == b->capacity && a->error_rate == b->error_rate && a->expansion == b->expansion &&
            a->redisbloom == b->redisbloom && a->window == b->window && a->window_parts == b->window_parts &&
-           a->window_flags == b->window_flags && a->key == b->key && a->iterations == b->iterations;
+           a->window_flags == b->window_flags && a->key == b->key && a->iterations == b->iterations &&
+           a->tightening == b->tightening && bloom_seed_equal(&a->seed, &b->seed);
 }
 
 /* The class with these parameters and this first layer; any planned one when `shape` is NULL. Needs the mutex. */
@@ -54,7 +56,7 @@ static struct bloom_class *find(const struct bloom_pool *pool, const struct bloo
 /* Needs the mutex. */
 static void destroy(struct bloom_class *class)
 {
-    if (class->geometry.key)
+    if (class->params.key)
         bloom_keyring_release(class->pool, (struct bloom_key *)class->geometry.key);
     free(class);
 }
@@ -80,6 +82,8 @@ static struct bloom_class *make(struct bloom_pool *pool, const struct bloom_para
     bloom_geometry_init(&class->geometry, shape, 0, capacity, rate);
     class->geometry.window = bloom_params_is_window(params);
     class->geometry.key = key;
+    if (bloom_geometry_is_seeded(&class->geometry))
+        class->geometry.seed = &class->params.seed;
     class->link.hash = params_hash(params);
     if (hash_table_insert(&pool->classes, &class->link) == 0)
         return class;

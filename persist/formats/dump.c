@@ -29,7 +29,8 @@ static const unsigned char magic[5] = {'B', 'L', 'M', 'Y', 1}; /* the last byte 
 enum kind { KIND_HEADER = 'H', KIND_DATA = 'D', KIND_END = 'E' };
 
 /* The content of a header: parameters, then 16 bytes for each layer. RedisBloom's layout adds 24 bytes for each layer,
- * and a window 24 bytes and 16 for each layer. A KEYED filter ends with the id of its key. */
+ * and a window 24 bytes and 16 for each layer. A KEYED filter ends with the id of its key, one in valkey-bloom's layout
+ * with its tightening ratio and its seed. */
 #define PARAMS_BYTES 40
 #define LAYER_BYTES  16
 #define OWN_BYTES    24
@@ -38,7 +39,9 @@ enum kind { KIND_HEADER = 'H', KIND_DATA = 'D', KIND_END = 'E' };
 #define AT_FLAGS     15
 #define HAS_WINDOW   1
 #define HAS_KEY      2
+#define HAS_SEED     4
 #define KEY_BYTES    8
+#define SEED_BYTES   (8 + BLOOM_SEED_BYTES)
 #define AT_NONCE     32
 
 #define CHAIN_BITS  21
@@ -87,13 +90,15 @@ uint32_t dump_chunks(const struct dump_plan *plan)
 
 static unsigned flags_of(const struct bloom_params *params)
 {
-    return (bloom_params_is_window(params) ? HAS_WINDOW : 0) | (params->key ? HAS_KEY : 0);
+    return (bloom_params_is_window(params) ? HAS_WINDOW : 0) | (params->key ? HAS_KEY : 0) |
+           (bloom_params_have_seed(params) ? HAS_SEED : 0);
 }
 
 /* `variant`: of the layers. */
 static size_t header_bytes(unsigned nlayers, unsigned variant, unsigned flags)
 {
-    size_t bytes = PARAMS_BYTES + (size_t)nlayers * LAYER_BYTES + (flags & HAS_KEY ? KEY_BYTES : 0);
+    size_t bytes = PARAMS_BYTES + (size_t)nlayers * LAYER_BYTES + (flags & HAS_KEY ? KEY_BYTES : 0) +
+                   (flags & HAS_SEED ? SEED_BYTES : 0);
 
     if (flags & HAS_WINDOW)
         return bytes + DUMP_WINDOW_BYTES + (size_t)nlayers * DUMP_TURN_BYTES;
@@ -173,6 +178,9 @@ static void write_plan(const struct dump_plan *plan, uint64_t nonce, unsigned ch
         write_own(plan, out + PARAMS_BYTES + (size_t)plan->nlayers * LAYER_BYTES);
     if (plan->params.key)
         le64_put(out + plan_bytes(plan) - KEY_BYTES, plan->params.key);
+    if (bloom_params_have_seed(&plan->params))
+        memcpy(le_double_put(out + plan_bytes(plan) - SEED_BYTES, plan->params.tightening), &plan->params.seed,
+               BLOOM_SEED_BYTES);
 }
 
 /* The layers of a plan. DUMP_OK or DUMP_BAD. */
@@ -232,6 +240,11 @@ static int read_plan(const unsigned char *in, size_t len, struct dump_plan *plan
     }
     if (flags & HAS_KEY)
         plan->params.key = le64_get(in + header_bytes(plan->nlayers, variant, flags) - KEY_BYTES);
+    if (flags & HAS_SEED) {
+        const unsigned char *at = in + header_bytes(plan->nlayers, variant, flags) - SEED_BYTES;
+        plan->params.tightening = le_double_get(at);
+        memcpy(&plan->params.seed, at + 8, BLOOM_SEED_BYTES);
+    }
     const unsigned char *behind = in + PARAMS_BYTES + (size_t)plan->nlayers * LAYER_BYTES;
     if (window)
         dump_read_window(behind, &plan->params);

@@ -12,6 +12,7 @@
 #include "check.h"
 #include "bloom_layout.h"
 #include "redisbloom.h"
+#include "valkey.h"
 
 #define RUN_WORDS 64 /* checked together when decoding: less than a page, so that no page is touched without need */
 
@@ -133,14 +134,20 @@ int filterdb_variant_parse(const char *text, size_t len, enum bloom_variant *var
     return FILTERDB_OK;
 }
 
-/* ---- bits of RedisBloom's layout ---- */
+/* ---- bits of RedisBloom's and valkey-bloom's layouts ---- */
 
 #define MAGIC   "BLOOMRBL"
 #define VERSION 1
+#define HEADER  72 /* bytes without a seed */
+
+static size_t header_bytes(bool seed)
+{
+    return seed ? BITS_FILE_HEADER_BYTES : HEADER;
+}
 
 static uint64_t file_bytes(const struct bloom_shape *shape)
 {
-    return BITS_FILE_HEADER_BYTES + bloom_shape_bytes(shape);
+    return header_bytes(bloom_layout_has_seed(shape->variant)) + bloom_shape_bytes(shape);
 }
 
 static void encode_header(const struct bloom_params *params, const struct bloom_shape *shape, uint64_t items,
@@ -158,7 +165,9 @@ static void encode_header(const struct bloom_params *params, const struct bloom_
     at = le64_put(at, bloom_shape_bytes(shape) * 8);
     at = le64_put(at, items);
     at = le32_put(at, shape->k);
-    le32_put(at, shape->n2);
+    at = le32_put(at, shape->n2);
+    if (bloom_params_have_seed(params))
+        memcpy(le_double_put(at, params->tightening), &params->seed, BLOOM_SEED_BYTES);
 }
 
 static int check_bits_size(const struct bloom_shape *shape, uint64_t size, struct errbuf *err)
@@ -166,15 +175,42 @@ static int check_bits_size(const struct bloom_shape *shape, uint64_t size, struc
     if (file_bytes(shape) <= size)
         return BLOOM_OK;
     errbuf_set(err, "announces %llu bytes of bits but holds %llu", (unsigned long long)bloom_shape_bytes(shape),
-               (unsigned long long)(size - BITS_FILE_HEADER_BYTES));
+               (unsigned long long)(size - header_bytes(bloom_layout_has_seed(shape->variant))));
+    return BLOOM_REFUSED;
+}
+
+static int check_seeded(const unsigned char *bytes, uint64_t size, uint64_t expansion,
+                        const struct redisbloom_layer *layer, struct bloom_params *params_out,
+                        struct bloom_shape *shape_out, struct errbuf *err)
+{
+    struct bloom_params params = {.capacity = layer->entries,
+                                  .error_rate = layer->error,
+                                  .expansion = (uint32_t)expansion,
+                                  .redisbloom = BLOOM_OPTION_VALKEY};
+
+    if (size < BITS_FILE_HEADER_BYTES) {
+        errbuf_set(err, "%llu bytes, shorter than the header of %d", (unsigned long long)size, BITS_FILE_HEADER_BYTES);
+        return BLOOM_REFUSED;
+    }
+    params.tightening = le_double_get(bytes + HEADER);
+    memcpy(&params.seed, bytes + HEADER + 8, BLOOM_SEED_BYTES);
+    if (!bloom_params_valid(&params, err) ||
+        valkey_shape(layer->entries, layer->error, layer->bits / 8, layer->hashes, shape_out, err) != BLOOM_OK)
+        return BLOOM_REFUSED;
+    *params_out = params;
+    if (layer->bits % 8 == 0 && layer->bpe == shape_out->bpe && layer->n2 == 0 && layer->count <= layer->entries)
+        return BLOOM_OK;
+    errbuf_set(err, "%llu bits, %g bits per entry, n2 %llu and %llu items of %llu do not belong together",
+               (unsigned long long)layer->bits, layer->bpe, (unsigned long long)layer->n2,
+               (unsigned long long)layer->count, (unsigned long long)layer->entries);
     return BLOOM_REFUSED;
 }
 
 int bits_file_decode_header(const unsigned char *bytes, uint64_t size, struct bloom_params *params_out,
                             struct bloom_shape *shape_out, uint64_t *items_out, struct errbuf *err)
 {
-    if (size < BITS_FILE_HEADER_BYTES) {
-        errbuf_set(err, "%llu bytes, shorter than the header of %d", (unsigned long long)size, BITS_FILE_HEADER_BYTES);
+    if (size < HEADER) {
+        errbuf_set(err, "%llu bytes, shorter than the header of %d", (unsigned long long)size, HEADER);
         return BLOOM_REFUSED;
     }
     if (memcmp(bytes, MAGIC, 8) != 0 || le32_get(bytes + 8) != VERSION) {
@@ -191,7 +227,9 @@ int bits_file_decode_header(const unsigned char *bytes, uint64_t size, struct bl
         .n2 = le32_get(bytes + 68),
     };
     uint64_t expansion = le64_get(bytes + 16);
-    int rc = redisbloom_check_first(le32_get(bytes + 12), expansion, &layer, params_out, shape_out, err);
+    int rc = le32_get(bytes + 12) == BLOOM_OPTION_VALKEY
+                 ? check_seeded(bytes, size, expansion, &layer, params_out, shape_out, err)
+                 : redisbloom_check_first(le32_get(bytes + 12), expansion, &layer, params_out, shape_out, err);
     if (rc == BLOOM_OK && expansion != params_out->expansion) { /* RedisBloom's own values may have any */
         errbuf_set(err, "expansion %llu in a filter of fixed size: must be 0", (unsigned long long)expansion);
         rc = BLOOM_REFUSED;
@@ -213,7 +251,7 @@ size_t export_file_header(const struct bloom_params *params, const struct bloom_
 {
     if (bloom_layout_of(shape->variant)->own_numbers) {
         encode_header(params, shape, items, out);
-        return BITS_FILE_HEADER_BYTES;
+        return header_bytes(bloom_params_have_seed(params));
     }
     filterdb_encode_header(shape, out);
     return FILTERDB_HEADER_BYTES;

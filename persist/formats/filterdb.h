@@ -63,14 +63,15 @@ int filterdb_variant_from_path(const char *path, enum bloom_variant *variant_out
 #define FILTERDB_KEYED_END ".keyed-"
 uint64_t filterdb_key_of_path(const char *path, size_t *len_out);
 
-/* ---- files of RedisBloom's layout ---- */
+/* ---- files of RedisBloom's and valkey-bloom's layouts ---- */
 
-/* A layer in RedisBloom's layout as a self-contained file: a header and the bits (docs/FORMAT.md, section
+/* A layer in such a layout as a self-contained file: a header and the bits (docs/FORMAT.md, section
  * 15). It opens no file. The bits are the first bytes of the layer's words as they are in memory.
  *
  * Thread: any. */
 
-#define BITS_FILE_HEADER_BYTES 72
+/* The longest header. Tightening ratio and seed of valkey-bloom's layout follow the 72 bytes of RedisBloom's. */
+#define BITS_FILE_HEADER_BYTES (72 + 8 + BLOOM_SEED_BYTES)
 
 /* A layer in the form for other programs: such a file, or a Filter.db for a layout of Cassandra's. Its size; its
  * header, whose length is returned. The words, or the beginning of them, follow the header. `items` is the number of
@@ -79,7 +80,8 @@ uint64_t export_file_bytes(const struct bloom_shape *shape);
 size_t export_file_header(const struct bloom_params *params, const struct bloom_shape *shape, uint64_t items,
                           unsigned char out[BITS_FILE_HEADER_BYTES]);
 
-/* Reads the header of a file at `bytes`, which has `size` bytes or more files behind it. Verifies every number;
+/* Reads the header of a file at `bytes`, which has `size` bytes or more files behind it; its bytes are those of
+ * export_file_header(). Verifies every number;
  * the parameters are those of a filter whose first layer this is, and export_file_bytes() of the shape is not above
  * `size`. 0, or BLOOM_REFUSED with the reason. */
 int bits_file_decode_header(const unsigned char *bytes, uint64_t size, struct bloom_params *params_out,

@@ -16,7 +16,8 @@ bool redisbloom_is_layout(const struct bloom_filter *filter)
     struct bloom_layer_view view;
 
     bloom_filter_layer(filter, 0, &view);
-    return bloom_layout_of(view.shape.variant)->own_numbers && !bloom_filter_params(filter)->key;
+    return bloom_layout_of(view.shape.variant)->own_numbers && !bloom_filter_params(filter)->key &&
+           !bloom_layout_has_seed(view.shape.variant);
 }
 
 static uint64_t sum_bytes(const struct redisbloom_filter *value)

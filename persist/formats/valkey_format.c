@@ -13,12 +13,6 @@
 #define HEAD_FIELDS    6 /* the last one is the number of items */
 #define LAYER_FIELDS   2
 
-/* The seed of filters whose seed is not random. */
-static const unsigned char fixed_seed[VALKEY_SEED_BYTES] = {
-    0x59, 0x0f, 0xf5, 0x22, 0xea, 0x78, 0x11, 0xda, 0xa7, 0x14, 0xd8, 0x09, 0x3b, 0x3e, 0x7b, 0xd9,
-    0x1d, 0x89, 0x8a, 0x73, 0x3e, 0x98, 0x88, 0x87, 0x30, 0x7f, 0x97, 0xcd, 0x28, 0x07, 0x33, 0x83,
-};
-
 /* ---- checks ---- */
 
 static int refuse(struct errbuf *err, const char *what, uint64_t value)
@@ -65,7 +59,7 @@ static int check_blob(struct valkey_filter *value, unsigned index, const unsigne
     if (index == 0)
         memcpy(value->seed, seed, VALKEY_SEED_BYTES);
     if (memcmp(seed, value->seed, VALKEY_SEED_BYTES) == 0 &&
-        (!value->fixed_seed || memcmp(seed, fixed_seed, VALKEY_SEED_BYTES) == 0))
+        (!value->fixed_seed || memcmp(seed, &valkey_fixed_seed, VALKEY_SEED_BYTES) == 0))
         return RDB_OK;
     errbuf_set(err, "seed: it is not that of the filter's %s", index ? "first layer" : "kind, which is fixed");
     return RDB_BAD;

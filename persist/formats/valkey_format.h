@@ -18,12 +18,13 @@
 #include "bloom_params.h"
 #include "errbuf.h"
 #include "rdb_reader.h"
+#include "valkey.h"
 
 #define VALKEY_TYPE_NAME "bloomfltr"
 #define VALKEY_TYPE_ID   UINT64_C(0x6e5a2899f96dac00) /* without the encoding version */
 #define VALKEY_ENCVER    1                            /* the only one: 0 was of no release */
 
-#define VALKEY_SEED_BYTES 32
+#define VALKEY_SEED_BYTES BLOOM_SEED_BYTES
 #define VALKEY_BLOB_HEAD  45 /* bytes before the bits of a layer: version, length, hashes, seed */
 
 struct valkey_layer {
@@ -37,7 +38,7 @@ struct valkey_filter {
     uint64_t expansion;                    /* 0: a fixed size, and one layer */
     double error;                          /* of the first layer, in (0, 1) */
     double tightening;                     /* the error rate of a layer relative to the one before, in (0, 1) */
-    bool fixed_seed;                       /* `seed` is the one that is not random; otherwise it is secret */
+    bool fixed_seed;                       /* `seed` is valkey_fixed_seed; otherwise it is random, and secret */
     unsigned char seed[VALKEY_SEED_BYTES]; /* of all layers */
     uint64_t nlayers;                      /* 1..BLOOM_MAX_LAYERS */
     struct valkey_layer layers[BLOOM_MAX_LAYERS];

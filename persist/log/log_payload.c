@@ -59,14 +59,15 @@ void log_bytes_deinit(struct log_bytes *bytes)
 
 /* ---- parameters of filters, and shapes of layers ---- */
 
-#define LOG_SHAPE_MAX  64 /* bytes of a shape */
-#define LOG_PARAMS_MAX 48 /* bytes of parameters */
-#define LOG_TURN_MAX   32 /* bytes of a turn */
+#define LOG_SHAPE_MAX  64                          /* bytes of a shape */
+#define LOG_PARAMS_MAX (48 + 8 + BLOOM_SEED_BYTES) /* bytes of parameters */
+#define LOG_TURN_MAX   32                          /* bytes of a turn */
 
 #define HAS_LEVEL  0x80 /* in the byte of the layout: a level follows the words */
 #define HAS_WINDOW 0x80 /* in the byte of RedisBloom's options: a window follows */
-#define HAS_KEY \
-    0x40 /* there, too: the id of a key follows, behind the window; then the iterations of a cuckoo filter */
+#define HAS_KEY                                                                                                      \
+    0x40 /* there, too: the id of a key follows, behind the window; then tightening and seed; iterations of a cuckoo \
+            filter */
 
 static unsigned char *put_shape(unsigned char *at, const struct bloom_shape *shape)
 {
@@ -97,6 +98,11 @@ static unsigned char *put_params(unsigned char *at, const struct bloom_params *p
     }
     if (params->key)
         at = le64_put(at, params->key);
+    if (bloom_params_have_seed(params)) {
+        at = le_double_put(at, params->tightening);
+        memcpy(at, &params->seed, BLOOM_SEED_BYTES);
+        at += BLOOM_SEED_BYTES;
+    }
     return bloom_params_is_cuckoo(params) ? varint_put(at, params->iterations) : at;
 }
 
@@ -134,11 +140,10 @@ static void get_params(struct cursor *c, struct bloom_params *params)
     *params = (struct bloom_params){.capacity = cursor_number(c)};
     params->error_rate = cursor_double(c);
     uint64_t expansion = cursor_number(c);
-    c->bad |= expansion > BLOOM_MAX_EXPANSION;
+    c->bad |= expansion > UINT32_MAX;
     params->expansion = (uint32_t)expansion;
     uint8_t options = cursor_byte(c);
     params->redisbloom = options & (HAS_KEY - 1);
-    c->newer |= !c->bad && (params->redisbloom & ~(REDISBLOOM_OPTIONS | BLOOM_OPTION_CUCKOO));
     if (options & HAS_WINDOW) {
         params->window_flags = cursor_byte(c);
         params->window_parts = cursor_byte(c);
@@ -148,6 +153,12 @@ static void get_params(struct cursor *c, struct bloom_params *params)
     if (options & HAS_KEY) {
         params->key = cursor_u64(c);
         c->bad |= params->key == 0;
+    }
+    if (bloom_params_have_seed(params)) {
+        params->tightening = cursor_double(c);
+        const unsigned char *seed = cursor_bytes(c, BLOOM_SEED_BYTES);
+        if (seed)
+            memcpy(&params->seed, seed, BLOOM_SEED_BYTES);
     }
     if (bloom_params_is_cuckoo(params)) {
         uint64_t iterations = cursor_number(c);

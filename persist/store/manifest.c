@@ -51,7 +51,7 @@ bool file_name_parse(const char *text, struct file_name *out)
     return true;
 }
 
-#define LINE_WITHOUT_NAME 480
+#define LINE_WITHOUT_NAME 600
 
 void manifest_text_deinit(struct manifest_text *text)
 {
@@ -206,6 +206,12 @@ int manifest_format_filter(struct manifest_text *text, const struct manifest_fil
         append(text, " iterations=%u", filter->params.iterations);
     if (filter->params.key)
         append(text, " key=%016" PRIx64, filter->params.key);
+    if (bloom_params_have_seed(&filter->params)) {
+        manifest_format_rate(filter->params.tightening, rate);
+        append(text, " tightening=%s seed=", rate);
+        for (unsigned i = 0; i < BLOOM_SEED_BYTES; i++)
+            append(text, "%02x", filter->params.seed.bytes[i]);
+    }
     append(text, " expires-ms=%" PRId64 " layers=%u\n", filter->expires_ms, filter->nlayers);
     for (unsigned i = 0; i < filter->nlayers; i++) {
         const struct manifest_layer *layer = &filter->layers[i];

@@ -19,7 +19,7 @@ enum state { AT_MAGIC, AT_ENTRY, AT_LAYER, AT_LAST, AT_END };
 /* As bloom_turn_valid() has it. */
 #define MANIFEST_MAX_TURN ((UINT64_C(1) << 60) - 1)
 
-#define MANIFEST_MAX_OPTIONS (REDISBLOOM_OPTIONS | BLOOM_OPTION_CUCKOO)
+#define MANIFEST_MAX_OPTIONS BLOOM_OPTIONS
 
 /* ---- one line ---- */
 
@@ -149,7 +149,7 @@ static bool is_unknown(const struct scan *scan)
     static const char letters[] = "abcdefghijklmnopqrstuvwxyz0123456789-";
     static const char known[] =
         " name= pack= offset= capacity= error-rate= expansion= variant= options= window= parts= "
-        "window-flags= iterations= key= expires-ms= layers= words= items= xxh3= file= n2= "
+        "window-flags= iterations= key= tightening= seed= expires-ms= layers= words= items= xxh3= file= n2= "
         "spare= bpe= level= turn= base= started-us= is= next-id= log= control= frame= accepted=";
     const char *p = scan->p;
 
@@ -225,6 +225,22 @@ static void parse_window(struct manifest_filter *filter, struct scan *scan)
         scan->expected = " window=";
 }
 
+static void parse_seed(struct manifest_parser *parser, struct scan *scan)
+{
+    struct bloom_params *params = &parser->filter.params;
+
+    if (bloom_params_have_seed(params)) {
+        params->tightening = scan_real(scan, " tightening=", 1, &parser->rate);
+        scan_text(scan, " seed=");
+        for (unsigned i = 0; i < BLOOM_SEED_BYTES; i += 8) {
+            uint64_t eight = __builtin_bswap64(scan_hex(scan, ""));
+            memcpy(params->seed.bytes + i, &eight, sizeof(eight));
+        }
+    }
+    if (!scan->expected && params->expansion > BLOOM_MAX_EXPANSION && !bloom_params_have_seed(params))
+        scan->expected = " expansion=";
+}
+
 static int parse_filter(struct manifest_parser *parser, struct scan *scan, struct errbuf *err)
 {
     struct manifest_filter *filter = &parser->filter;
@@ -236,7 +252,7 @@ static int parse_filter(struct manifest_parser *parser, struct scan *scan, struc
     parse_pack(parser, scan);
     filter->params.capacity = scan_number(scan, " capacity=", 1, UINT64_MAX);
     filter->params.error_rate = scan_real(scan, " error-rate=", 1, &parser->rate);
-    filter->params.expansion = (uint32_t)scan_number(scan, " expansion=", 0, BLOOM_MAX_EXPANSION);
+    filter->params.expansion = (uint32_t)scan_number(scan, " expansion=", 0, UINT32_MAX);
     filter->variant = scan_variant(scan, " variant=");
     if (bloom_layout_of(filter->variant)->own_numbers)
         filter->params.redisbloom = (uint8_t)scan_number(scan, " options=", 0, MANIFEST_MAX_OPTIONS);
@@ -245,6 +261,7 @@ static int parse_filter(struct manifest_parser *parser, struct scan *scan, struc
         filter->params.iterations = (uint16_t)scan_number(scan, " iterations=", 1, UINT16_MAX);
     if (comes_next(scan, " key="))
         filter->params.key = scan_hex(scan, " key=");
+    parse_seed(parser, scan);
     filter->expires_ms = (int64_t)scan_number(scan, " expires-ms=", 0, INT64_MAX);
     filter->nlayers = (unsigned)scan_number(scan, " layers=", 1, BLOOM_MAX_LAYERS);
     parser->layers_read = 0;

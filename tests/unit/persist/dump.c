@@ -135,15 +135,17 @@ Test(dump, shapes_and_variants_are_kept)
         {100, 0.01, 2, REDISBLOOM_DEFAULT},
         {1000, 0.05, 3, .key = UINT64_C(0x0123456789abcdef)},
         {100, 0.01, 2, REDISBLOOM_DEFAULT, .key = 1},
+        {90, 0.2, UINT32_MAX, BLOOM_OPTION_VALKEY, .tightening = 0.3, .seed = {"a secret of thirty-two bytes ..."}},
     };
     static const struct bloom_shape shapes[][2] = {
         {{70, 3, BLOOM_KA}, {1000, 21, BLOOM_KA}},
         {{70, 3, BLOOM_REDISBLOOM, 0, 12, 0, 90, 0.2, 3.5}, {70, 57, BLOOM_REDISBLOOM, 0, 0, 5, 77, 0.3, 81.5}},
         {{70, 3, BLOOM_KA}, {1000, 21, BLOOM_KA}},
-        {{70, 3, BLOOM_REDISBLOOM, 0, 12, 0, 90, 0.2, 3.5}, {70, 57, BLOOM_REDISBLOOM, 0, 0, 5, 77, 0.3, 81.5}}};
+        {{70, 3, BLOOM_REDISBLOOM, 0, 12, 0, 90, 0.2, 3.5}, {70, 57, BLOOM_REDISBLOOM, 0, 0, 5, 77, 0.3, 81.5}},
+        {{2, 3, BLOOM_VALKEY, 0, 0, 5, 88, 0.2, 1}, {1, 57, BLOOM_VALKEY, 0, 0, 0, 64, 0.3, 1}}};
     struct errbuf err = {""};
 
-    for (unsigned n = 0; n < 4; n++) {
+    for (unsigned n = 0; n < sizeof(params) / sizeof(params[0]); n++) {
         struct bloom_filter *filter = filter_of(&params[n], shapes[n], 2);
         for (unsigned i = 0; i < 70; i++)
             bloom_filter_add(filter, (struct bloom_hash){rng_next(&rng), rng_next(&rng)}, NULL);
@@ -151,6 +153,8 @@ Test(dump, shapes_and_variants_are_kept)
         struct bloom_filter *again = load(chunks.items, chunks.count, &err);
         cr_assert(again && same(filter, again), "%s", err.text);
         cr_assert_eq(bloom_filter_params(again)->key, params[n].key);
+        cr_assert_eq(bloom_filter_params(again)->tightening, params[n].tightening);
+        cr_assert(bloom_seed_equal(&bloom_filter_params(again)->seed, &params[n].seed));
         filter_free(again);
         chunks_free(&chunks);
         filter_free(filter);

@@ -5,6 +5,7 @@
 #include "filterdb.h"
 #include "bloom_layout.h"
 #include "golden.h"
+#include "valkey.h"
 
 #define GOLDEN BLOOMERY_GOLDEN_DIR
 
@@ -204,5 +205,38 @@ Test(filterdb, other_names_are_refused_and_the_reason_given)
         cr_assert_eq(filterdb_variant_from_path(table[i].path, &variant, &err), FILTERDB_MALFORMED, "%s",
                      table[i].path);
         cr_assert(strstr(err.text, table[i].reason), "%s: %s", table[i].path, err.text);
+    }
+}
+
+/* A file of a layer in valkey-bloom's layout has all that a reader needs: also the seed. */
+Test(filterdb, a_file_of_bits_has_the_seed_and_impossible_ones_are_refused)
+{
+    const struct bloom_params params = {100, 0.01, 3, BLOOM_OPTION_VALKEY, .tightening = 0.25, .seed = {"secret"}};
+    unsigned char file[BITS_FILE_HEADER_BYTES + 120] = {0};
+    struct bloom_params found;
+    struct bloom_shape shape, again;
+    struct errbuf err = {""};
+    uint64_t items;
+
+    cr_assert_eq(valkey_size(0, 100, 0.01, &shape, NULL), BLOOM_OK);
+    cr_assert_eq(export_file_bytes(&shape), sizeof(file));
+    cr_assert_eq(export_file_header(&params, &shape, 17, file), BITS_FILE_HEADER_BYTES);
+    cr_assert_eq(bits_file_decode_header(file, sizeof(file), &found, &again, &items, &err), BLOOM_OK, "%s", err.text);
+    cr_assert(items == 17 && bloom_shape_equal(&shape, &again) && found.expansion == 3 && found.tightening == 0.25 &&
+              bloom_seed_equal(&found.seed, &params.seed));
+    cr_assert_eq(bits_file_decode_header(file, sizeof(file) - 1, &found, &again, &items, &err), BLOOM_REFUSED);
+    cr_assert_eq(bits_file_decode_header(file, BITS_FILE_HEADER_BYTES - 1, &found, &again, &items, &err),
+                 BLOOM_REFUSED);
+    static const struct {
+        unsigned at;
+        unsigned char value;
+    } damage[] = {{12, 36},   {20, 1},   {24, 16}, {39, 0x40}, {47, 0},
+                  {48, 0xc1}, {56, 101}, {64, 0},  {68, 1},    {79, 0x40}};
+    for (size_t i = 0; i < sizeof(damage) / sizeof(damage[0]); i++) {
+        unsigned char before = file[damage[i].at];
+        file[damage[i].at] = damage[i].value;
+        cr_expect_eq(bits_file_decode_header(file, sizeof(file), &found, &again, &items, &err), BLOOM_REFUSED,
+                     "byte %u", damage[i].at);
+        file[damage[i].at] = before;
     }
 }

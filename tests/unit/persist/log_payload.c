@@ -98,6 +98,14 @@ static void bf_options(struct bloom_params *params)
     params->redisbloom = params->expansion ? REDISBLOOM_DEFAULT : REDISBLOOM_DEFAULT | REDISBLOOM_NO_SCALING;
 }
 
+static void seeded(struct rng *rng, struct bloom_params *params)
+{
+    params->redisbloom = BLOOM_OPTION_VALKEY;
+    params->expansion = (uint32_t)rng_next(rng);
+    params->tightening = 0.5 / (double)(1 + rng_below(rng, 100));
+    rng_fill(rng, &params->seed, BLOOM_SEED_BYTES);
+}
+
 static struct log_control some_control(struct rng *rng, const char *text)
 {
     static unsigned char contents[RECORDS][CONTENTS_MAX]; /* as many as are checked together */
@@ -121,6 +129,8 @@ static struct log_control some_control(struct rng *rng, const char *text)
         bf_options(&c.params);
     if ((c.kind == LOG_CREATE || c.kind == LOG_FILLED) && rng_below(rng, 2))
         c.params.key = some_number(rng) | 1;
+    else if ((c.kind == LOG_CREATE || c.kind == LOG_FILLED) && rng_below(rng, 2))
+        seeded(rng, &c.params);
     if (c.kind == LOG_GROW)
         c.layer = (unsigned)rng_below(rng, BLOOM_MAX_LAYERS);
     if (c.kind == LOG_LOADED)
@@ -145,6 +155,8 @@ static void expect_same(const struct log_control *a, const struct log_control *b
     cr_assert(a->params.error_rate == b->params.error_rate && a->params.expansion == b->params.expansion);
     cr_assert_eq(a->params.redisbloom, b->params.redisbloom);
     cr_assert_eq(a->params.key, b->params.key);
+    cr_assert_eq(a->params.tightening, b->params.tightening);
+    cr_assert(bloom_seed_equal(&a->params.seed, &b->params.seed));
     cr_assert(bloom_shape_equal(&a->shape, &b->shape));
     cr_assert_eq(a->layer, b->layer);
     cr_assert_eq(a->record_len, b->record_len);
@@ -297,7 +309,7 @@ Test(log_payload, numbers_that_no_manifest_takes_are_refused)
 }
 
 /* Where the checksum of the frame holds. */
-Test(log_payload, kinds_variants_and_options_of_a_newer_version_are_told_from_damage)
+Test(log_payload, kinds_and_variants_of_a_newer_version_are_told_from_damage)
 {
     struct log_control control = {.kind = LOG_KINDS_END, .id = 1};
 
@@ -312,9 +324,9 @@ Test(log_payload, kinds_variants_and_options_of_a_newer_version_are_told_from_da
                                    .id = 1,
                                    .name = "f",
                                    .name_len = 1,
-                                   .params = {.capacity = 100, .error_rate = 0.01, .expansion = 2, .redisbloom = 32},
+                                   .params = {.capacity = 100, .error_rate = 0.01, .expansion = 2, .redisbloom = 48},
                                    .shape = {10, 7, BLOOM_NA}};
-    cr_assert_eq(decode_control(5, &control), LOG_NEWER);
+    cr_assert_eq(decode_control(5, &control), LOG_DAMAGED);
 }
 
 /* A record with invalid contents is not read at all. */

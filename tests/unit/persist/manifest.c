@@ -94,6 +94,15 @@ static struct manifest_text sample(void)
                                                      .capacity = 99,
                                                      .error_rate = 5e-17,
                                                      .bpe = 81.5}}};
+    struct manifest_filter valkey = {
+        .id = 20,
+        .name = "seeded",
+        .name_len = 6,
+        .params = {100, 0.01, UINT32_MAX, BLOOM_OPTION_VALKEY, .tightening = 0.5,
+                   .seed = {"0123456789abcdefghijklmnopqrst\xff"}},
+        .variant = BLOOM_VALKEY,
+        .nlayers = 1,
+        .layers = {{.nwords = 15, .k = 7, .file = 5, .capacity = 100, .error_rate = 0.01, .bpe = 9.6}}};
 
     cr_assert_eq(manifest_format_magic(&text), 0);
     cr_assert_eq(manifest_format_filter(&text, &filter), 0);
@@ -101,7 +110,8 @@ static struct manifest_text sample(void)
     cr_assert_eq(manifest_format_gone(&text, 17), 0);
     cr_assert_eq(manifest_format_filter(&text, &packed), 0);
     cr_assert_eq(manifest_format_filter(&text, &redisbloom), 0);
-    finish(&text, &last, 3);
+    cr_assert_eq(manifest_format_filter(&text, &valkey), 0);
+    finish(&text, &last, 4);
     return text;
 }
 
@@ -143,8 +153,11 @@ Test(manifest, the_text_is_as_documented)
         "key=00123456789abcde expires-ms=0 "
         "layers=1\n"
         "layer k=57 words=19 items=0 xxh3=0000000000000000 file=4 n2=10 spare=3 capacity=99 error-rate=5e-17 bpe=81.5\n"
+        "filter id=20 name=seeded capacity=100 error-rate=0.01 expansion=4294967295 variant=valkey options=32 "
+        "tightening=0.5 seed=303132333435363738396162636465666768696a6b6c6d6e6f7071727374ff00 expires-ms=0 layers=1\n"
+        "layer k=7 words=15 items=0 xxh3=0000000000000000 file=5 n2=0 spare=0 capacity=100 error-rate=0.01 bpe=9.6\n"
         "save number=9 next-id=4611686018427387904 log=3 control=4611686018427387904 frame=77 accepted=2\n"
-        "end filters=3 xxh3=";
+        "end filters=4 xxh3=";
 
     cr_assert_eq(text.len, sizeof(expected) - 1 + 17);
     cr_assert_eq(memcmp(text.ptr, expected, sizeof(expected) - 1), 0, "%.*s", (int)text.len, text.ptr);
@@ -162,7 +175,7 @@ Test(manifest, what_is_read_and_written_again_is_the_same_bytes_in_pieces_of_any
 
         cr_assert_eq(manifest_format_magic(&copy.text), 0);
         cr_assert_eq(parse(text.ptr, text.len, piece, &sink, &err), MANIFEST_OK, "%s", err.text);
-        finish(&copy.text, &last, 3);
+        finish(&copy.text, &last, 4);
         cr_assert(copy.text.len == text.len && memcmp(copy.text.ptr, text.ptr, text.len) == 0, "piece %zu", piece);
         manifest_text_deinit(&copy.text);
     }
@@ -318,7 +331,7 @@ Test(manifest, values_out_of_range_and_other_spellings_are_refused)
         memcpy(changed.ptr + before, wrong_lines[i].to, strlen(wrong_lines[i].to));
         memcpy(changed.ptr + before + strlen(wrong_lines[i].to), at + skip, body - before - skip);
         changed.len = body - skip + strlen(wrong_lines[i].to);
-        finish(&changed, NULL, 3);
+        finish(&changed, NULL, 4);
         cr_assert_gt(parse(changed.ptr, changed.len, 64, &ignore, &err), 0, "%s", wrong_lines[i].to);
         cr_assert(!strstr(err.text, "checksum"), "%s: %s", wrong_lines[i].to, err.text);
         manifest_text_deinit(&changed);

@@ -234,12 +234,7 @@ void conn_unsubscribe(struct conn *conn)
 
 static void unlink_conn(struct conn *conn)
 {
-    if (conn->prev)
-        conn->prev->next = conn->next;
-    else
-        conn->io->conns = conn->next;
-    if (conn->next)
-        conn->next->prev = conn->prev;
+    LIST_REMOVE(conn, link);
     atomic_fetch_sub_explicit(&conn->io->nconns, 1, memory_order_relaxed);
     conn_list_remove(&conn->with_replies);
     conn_list_remove(&conn->turn);

@@ -13,6 +13,7 @@
 #define BLOOMERY_CONN_H
 
 #include <stdbool.h>
+#include <sys/queue.h>
 #include <uv.h>
 
 #include "buf.h"
@@ -90,7 +91,7 @@ struct conn_output {
 struct conn {
     uv_poll_t poll;
     struct io *io;
-    struct conn *prev, *next;      /* of io->conns */
+    LIST_ENTRY(conn) link;         /* of io->conns */
     struct conn_link with_replies; /* in io->delivery.conns: has replies that leave at the end of the iteration */
     struct conn_link turn;         /* in io->turns.waiting: has input that could not be run, and may run it now */
     struct conn_link unsynced;     /* in the wait queue of CONN_WAITS_DURABLE */

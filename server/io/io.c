@@ -179,8 +179,8 @@ static void allow_more_replies(struct conn *conn)
 void conns_tick(struct io *io)
 {
     int64_t timeout_ms = server_config(io->server)->network.timeout * 1000;
-    for (struct conn *conn = io->conns, *next; conn; conn = next) {
-        next = conn->next;
+    for (struct conn *conn = LIST_FIRST(&io->conns), *next; conn; conn = next) {
+        next = LIST_NEXT(conn, link);
         if (conn_has_command(conn))
             conn_count_memory(conn);
         bool listens = conn->session.pubsub.subscribed || session_monitors(&conn->session);
@@ -197,8 +197,8 @@ void conns_tick(struct io *io)
 
 void conns_close_all(struct io *io)
 {
-    while (io->conns)
-        conn_close(io->conns);
+    while (!LIST_EMPTY(&io->conns))
+        conn_close(LIST_FIRST(&io->conns));
     while (!conn_list_empty(&io->turns.waiting)) { /* closed connections with subscriptions left */
         struct conn *conn = CONN_OF(io->turns.waiting.next, turn);
         conn_list_remove(&conn->turn);
@@ -285,10 +285,7 @@ static const char too_many_text[] = "ERR max number of clients reached";
 static const char *list_or_refuse(struct conn *conn)
 {
     struct io *io = conn->io;
-    conn->next = io->conns;
-    if (conn->next)
-        conn->next->prev = conn;
-    io->conns = conn;
+    LIST_INSERT_HEAD(&io->conns, conn, link);
     const char *why_not = io->calls->open(conn);
     const struct server *server = io->server;
     int64_t most = atomic_load_explicit(&server->clients.max, memory_order_relaxed);

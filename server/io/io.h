@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/queue.h>
 #include <uv.h>
 
 #include "alloc.h"
@@ -109,7 +110,7 @@ struct io {
     int64_t now_ms; /* monotonic, of this iteration */
     uv_loop_t loop;
 
-    struct conn *conns; /* all of them */
+    LIST_HEAD(, conn) conns; /* all of them */
 
     /* Members that other threads write, in cache lines of their own. */
     alignas(CACHE_LINE) struct mailbox mailbox;

@@ -41,9 +41,9 @@ static void deliver(void *owner, const struct pubsub_delivery *delivery)
 /* A client that has lost a message is disconnected, so that no loss is silent; it may reconnect. */
 static void close_losers(struct io *io, unsigned lost)
 {
-    for (struct conn *conn = io->conns, *next; conn; conn = next) {
+    for (struct conn *conn = LIST_FIRST(&io->conns), *next; conn; conn = next) {
         const struct session *session = &conn->session;
-        next = conn->next;
+        next = LIST_NEXT(conn, link);
         if (!(session->pubsub.subscribed && lost & 1u << PUBSUB_CHANNEL) &&
             !(session_monitors(session) && lost & 1u << PUBSUB_MONITOR))
             continue;

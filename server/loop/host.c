@@ -118,8 +118,8 @@ static int compare_id(const void *key, const void *id)
 static void close_some(struct worker *worker, void *arg)
 {
     struct closing *closing = arg;
-    for (struct conn *conn = worker->runner.io.conns, *next; conn; conn = next) {
-        next = conn->next;
+    for (struct conn *conn = LIST_FIRST(&worker->runner.io.conns), *next; conn; conn = next) {
+        next = LIST_NEXT(conn, link);
         if (!bsearch(&conn->session.id, closing->ids, closing->n, sizeof(closing->ids[0]), compare_id))
             continue;
         if (conn->session.id == closing->self)
@@ -175,8 +175,8 @@ static void look_at_users(void *part)
 {
     struct io *io = part;
     io_settle(io);
-    for (struct conn *conn = io->conns, *next; conn; conn = next) {
-        next = conn->next;
+    for (struct conn *conn = LIST_FIRST(&io->conns), *next; conn; conn = next) {
+        next = LIST_NEXT(conn, link);
         if (!acl_is_current(&conn->session))
             look_at_user(conn);
     }

@@ -72,7 +72,7 @@ static bool hub_insert(struct pubsub *hub, struct topic *topic)
         return false;
     atomic_fetch_add(&hub->topics[topic->kind], 1);
     if (topic->kind == PUBSUB_PATTERN) {
-        link_insert(&hub->patterns, &topic->link);
+        TAILQ_INSERT_TAIL(&hub->patterns, &topic->link, link);
         atomic_fetch_add(&hub->pattern_bytes, topic->rest_is_star ? 0 : topic->len - topic->literal);
     }
     return true;
@@ -83,23 +83,9 @@ static void hub_remove(struct pubsub *hub, struct topic *topic)
     table_remove(hub, shard_of(hub, topic->hashed.hash), &topic->hashed);
     atomic_fetch_sub(&hub->topics[topic->kind], 1);
     if (topic->kind == PUBSUB_PATTERN) {
-        link_remove(&topic->link);
+        TAILQ_REMOVE(&hub->patterns, &topic->link, link);
         atomic_fetch_sub(&hub->pattern_bytes, topic->rest_is_star ? 0 : topic->len - topic->literal);
     }
-}
-
-void link_insert(struct pattern_link *before, struct pattern_link *link)
-{
-    link->next = before;
-    link->prev = before->prev;
-    before->prev->next = link;
-    before->prev = link;
-}
-
-void link_remove(struct pattern_link *link)
-{
-    link->prev->next = link->next;
-    link->next->prev = link->prev;
 }
 
 /* ---- topics and audiences ---- */
@@ -260,16 +246,8 @@ static struct subscription *client_find(const struct pubsub_client *client, enum
 static void client_add(struct pubsub_client *client, enum pubsub_kind kind, struct subscription *sub)
 {
     struct audience *audience = sub->audience;
-    sub->older = client->newest[kind];
-    if (sub->older)
-        sub->older->newer = sub;
-    else
-        client->oldest[kind] = sub;
-    client->newest[kind] = sub;
-    sub->next = audience->first;
-    if (sub->next)
-        sub->next->prev = sub;
-    audience->first = sub;
+    TAILQ_INSERT_TAIL(&client->by_age[kind], sub, by_age);
+    LIST_INSERT_HEAD(&audience->subscriptions, sub, of_audience);
     client->count[kind]++;
     if (kind != PUBSUB_MONITOR && client->subs.count == client->count[PUBSUB_MONITOR] + 1)
         atomic_fetch_add(&client->hub->clients, 1);
@@ -283,11 +261,8 @@ static void client_remove(struct pubsub_client *client, struct subscription *sub
     struct audience *audience = sub->audience;
     enum pubsub_kind kind = audience->topic->kind;
     table_remove(client->hub, &client->subs, &sub->hashed);
-    *(sub->older ? &sub->older->newer : &client->oldest[kind]) = sub->newer;
-    *(sub->newer ? &sub->newer->older : &client->newest[kind]) = sub->older;
-    *(sub->prev ? &sub->prev->next : &audience->first) = sub->next;
-    if (sub->next)
-        sub->next->prev = sub->prev;
+    TAILQ_REMOVE(&client->by_age[kind], sub, by_age);
+    LIST_REMOVE(sub, of_audience);
     client->count[kind]--;
     if (kind != PUBSUB_MONITOR && client->subs.count == client->count[PUBSUB_MONITOR])
         atomic_fetch_sub(&client->hub->clients, 1);
@@ -335,7 +310,7 @@ int pubsub_unsubscribe(struct pubsub_client *client, enum pubsub_kind kind, stru
 bool pubsub_unsubscribe_next(struct pubsub_client *client, enum pubsub_kind kind,
                              void (*ended)(void *ctx, struct slice name), void *ctx)
 {
-    struct subscription *sub = client->oldest[kind];
+    struct subscription *sub = TAILQ_FIRST(&client->by_age[kind]);
     if (!sub)
         return false;
     struct topic *topic = sub->audience->topic;
@@ -350,8 +325,9 @@ bool pubsub_unsubscribe_next(struct pubsub_client *client, enum pubsub_kind kind
 void pubsub_client_each(const struct pubsub_client *client, enum pubsub_kind kind,
                         void (*fn)(void *ctx, struct slice name), void *ctx)
 {
-    for (const struct subscription *sub = client->oldest[kind]; sub; sub = sub->newer)
-        fn(ctx, topic_name(sub->audience->topic));
+    const struct subscription *sub;
+    TAILQ_FOREACH(sub, &client->by_age[kind], by_age)
+    fn(ctx, topic_name(sub->audience->topic));
 }
 
 size_t pubsub_client_count(const struct pubsub_client *client, enum pubsub_kind kind)
@@ -372,6 +348,8 @@ int pubsub_client_create(struct pubsub_client **client_out, struct pubsub *hub, 
     client->hub = hub;
     client->loop = loop;
     client->owner = owner;
+    for (int kind = 0; kind < PUBSUB_KINDS; kind++)
+        TAILQ_INIT(&client->by_age[kind]);
     atomic_fetch_add(&hub->inboxes[loop].clients, 1);
     hub_account(hub, sizeof(*client), true);
     *client_out = client;
@@ -405,7 +383,7 @@ int pubsub_create(struct pubsub **hub_out, unsigned nloops, void (*wake)(void *c
     if (getrandom(&hub->seed, sizeof(hub->seed), 0) != (ssize_t)sizeof(hub->seed))
         hub->seed = (uintptr_t)hub; /* early in a boot: the address is random as well */
     lock_init(&hub->lock, RANK_PUBSUB);
-    hub->patterns.prev = hub->patterns.next = &hub->patterns;
+    TAILQ_INIT(&hub->patterns);
     hub->nloops = nloops;
     hub->inboxes = inboxes;
     hub->wake = wake;

@@ -2,6 +2,8 @@
 #ifndef BLOOMERY_PUBSUB_INTERNAL_H
 #define BLOOMERY_PUBSUB_INTERNAL_H
 
+#include <sys/queue.h>
+
 #include "hash_table.h"
 #include "inlet.h"
 #include "pubsub.h"
@@ -14,7 +16,7 @@ struct topic;
 /* A link of the list of patterns. A walk that releases the lock keeps its place with a link without a topic; other
  * walks step over that. */
 struct pattern_link {
-    struct pattern_link *prev, *next;
+    TAILQ_ENTRY(pattern_link) link;
     struct topic *topic;
 };
 
@@ -23,9 +25,9 @@ struct pattern_link {
 struct audience {
     _Atomic uint32_t refs;
     uint32_t loop;
-    struct topic *topic;        /* holds a reference */
-    uint64_t count;             /* under the hub's lock */
-    struct subscription *first; /* the loop's own: read and changed by its thread only */
+    struct topic *topic;                     /* holds a reference */
+    uint64_t count;                          /* under the hub's lock */
+    LIST_HEAD(, subscription) subscriptions; /* the loop's own: read and changed by its thread only */
 };
 
 struct topic {
@@ -44,10 +46,10 @@ struct topic {
 struct subscription {
     struct pubsub_client *client;
     struct audience *audience;
-    struct subscription *prev, *next;   /* of the audience */
-    struct hash_link hashed;            /* in the client's table */
-    struct subscription *older, *newer; /* of the client, of its kind */
-    uint64_t since;                     /* number of the last message before it */
+    LIST_ENTRY(subscription) of_audience;
+    TAILQ_ENTRY(subscription) by_age; /* of the client, of its kind */
+    struct hash_link hashed;          /* in the client's table */
+    uint64_t since;                   /* number of the last message before it */
 };
 
 struct pubsub_client {
@@ -56,7 +58,7 @@ struct pubsub_client {
     unsigned loop;
     struct hash_table subs;
     size_t count[PUBSUB_KINDS];
-    struct subscription *oldest[PUBSUB_KINDS], *newest[PUBSUB_KINDS];
+    TAILQ_HEAD(, subscription) by_age[PUBSUB_KINDS]; /* the oldest first */
     size_t bytes;
 };
 
@@ -80,7 +82,7 @@ struct inbox {
 struct pubsub {
     struct lock lock;
     struct hash_table shards[SHARDS]; /* of topics, by the top bits of their hash */
-    struct pattern_link patterns;     /* head of the list, without a topic */
+    TAILQ_HEAD(, pattern_link) patterns;
     uint64_t seed;
     uint64_t sequence; /* of the last message */
     unsigned nloops;
@@ -123,9 +125,6 @@ static inline void audience_ref(struct audience *audience)
 {
     atomic_fetch_add_explicit(&audience->refs, 1, memory_order_relaxed);
 }
-
-void link_insert(struct pattern_link *before, struct pattern_link *link);
-void link_remove(struct pattern_link *link);
 
 void inbox_drop(struct pubsub *hub, struct inbox *inbox);
 

@@ -82,52 +82,38 @@ static bool rest_matches(const struct topic *topic, struct slice channel)
     return glob_match(pattern, text, false);
 }
 
-/* Releases the lock; `link` keeps the place after the topic in the list. */
-static void unlock_behind(struct pubsub *hub, struct topic *topic, struct pattern_link *link)
-{
-    link->topic = NULL;
-    link_insert(topic->link.next, link);
-    topic_ref(topic);
-    lock_give(&hub->lock);
-}
-
-static struct pattern_link *lock_again(struct pubsub *hub, struct pattern_link *link)
-{
-    lock_take(&hub->lock);
-    struct pattern_link *next = link->next;
-    link_remove(link);
-    return next;
-}
-
-/* Adds the audiences of all patterns that match. Called under the lock, which it may release meanwhile. */
+/* Adds the audiences of all patterns that match. Called under the lock, which it releases for long ones: `place` keeps
+ * the place behind the topic in the list meanwhile. */
 static bool match_patterns(struct pubsub *hub, struct slice channel, struct hits *hits)
 {
     size_t steps = 0;
     bool ok = true;
-    for (struct pattern_link *at = hub->patterns.next, *next; ok && at != &hub->patterns; at = next) {
+    for (struct pattern_link *at = TAILQ_FIRST(&hub->patterns), *next; ok && at; at = next) {
         struct topic *topic = at->topic;
-        struct pattern_link place;
-        next = at->next;
+        struct pattern_link place = {.topic = NULL};
+        next = TAILQ_NEXT(at, link);
         if (!topic)
             continue; /* the place of another publisher */
+        bool matches = prefix_matches(topic, channel), decided = !matches || topic->rest_is_star;
         steps += STEPS_PATTERN;
-        bool matches = prefix_matches(topic, channel);
-        bool decided = !matches || topic->rest_is_star;
-        size_t cost = decided ? 0 : (size_t)(topic->len - topic->literal) * (channel.len - topic->literal);
-        steps += cost;
-        if (steps > STEPS_LOCKED) {
-            unlock_behind(hub, topic, &place);
-            if (!decided)
-                matches = rest_matches(topic, channel);
-            next = lock_again(hub, &place);
-            ok = !matches || hits_add(hits, topic); /* a topic without subscriptions has no audience any more */
-            topic_unref(hub, topic);
-            steps = 0;
-            continue;
+        steps += decided ? 0 : (size_t)(topic->len - topic->literal) * (channel.len - topic->literal);
+        bool unlocks = steps > STEPS_LOCKED;
+        if (unlocks) {
+            TAILQ_INSERT_AFTER(&hub->patterns, at, &place, link);
+            topic_ref(topic);
+            lock_give(&hub->lock);
         }
         if (!decided)
             matches = rest_matches(topic, channel);
-        ok = !matches || hits_add(hits, topic);
+        if (unlocks)
+            lock_take(&hub->lock);
+        ok = !matches || hits_add(hits, topic); /* a topic without subscriptions has no audience any more */
+        if (unlocks) {
+            next = TAILQ_NEXT(&place, link);
+            TAILQ_REMOVE(&hub->patterns, &place, link);
+            topic_unref(hub, topic);
+            steps = 0;
+        }
     }
     return ok;
 }
@@ -313,7 +299,9 @@ static size_t deliver_message(unsigned loop, struct message *message,
             continue;
         delivery.kind = audience->topic->kind;
         delivery.pattern = delivery.kind == PUBSUB_PATTERN ? topic_name(audience->topic) : (struct slice){NULL, 0};
-        for (struct subscription *sub = audience->first; sub; sub = sub->next) {
+        struct subscription *sub;
+        LIST_FOREACH(sub, &audience->subscriptions, of_audience)
+        {
             if (message->sequence <= sub->since)
                 continue;
             deliver(sub->client->owner, &delivery);

@@ -12,6 +12,8 @@
 #ifndef BLOOMERY_ENTRY_INTERNAL_H
 #define BLOOMERY_ENTRY_INTERNAL_H
 
+#include <sys/queue.h>
+
 #include "entry.h"
 
 struct slab;
@@ -48,7 +50,8 @@ static inline void *entry_body(const struct entry *entry)
 void entry_start_evicted(struct entry *entry);
 
 struct quarantine {
-    struct entry *previous, *next; /* the registry's list of them */
+    LIST_ENTRY(quarantine) link; /* the registry's list of them */
+    struct entry *entry;         /* that it is in */
     char reason[];
 };
 

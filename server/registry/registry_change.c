@@ -18,10 +18,8 @@ void registry_note_added(struct registry *r, uint64_t hash, struct entry *owner)
     if (entry_kind(owner) != ENTRY_QUARANTINED)
         return;
     atomic_fetch_add_explicit(&r->quarantined, 1, memory_order_relaxed);
-    entry_quarantine(owner)->next = r->first_quarantined;
-    if (r->first_quarantined)
-        entry_quarantine(r->first_quarantined)->previous = owner;
-    r->first_quarantined = owner;
+    entry_quarantine(owner)->entry = owner;
+    LIST_INSERT_HEAD(&r->quarantined_list, entry_quarantine(owner), link);
 }
 
 void registry_give_up(struct registry *r, struct entry *holder)
@@ -29,13 +27,7 @@ void registry_give_up(struct registry *r, struct entry *holder)
     struct entry *owner = entry_owner(holder);
     if (entry_kind(owner) != ENTRY_QUARANTINED)
         return;
-    const struct quarantine *links = entry_quarantine(owner);
-    if (links->previous)
-        entry_quarantine(links->previous)->next = links->next;
-    else
-        r->first_quarantined = links->next;
-    if (links->next)
-        entry_quarantine(links->next)->previous = links->previous;
+    LIST_REMOVE(entry_quarantine(owner), link);
     if (r->forget)
         r->forget(r->forget_ctx, owner->id);
 }
@@ -317,8 +309,8 @@ int registry_clear(struct registry *r, size_t *removed_out)
             removed += take_all(r, r->keyspaces.in_use[i], false, &cleared[i]);
         registry_count_times(r);
         registry_note_due(r);
-        while (r->first_quarantined)
-            registry_give_up(r, r->first_quarantined);
+        while (!LIST_EMPTY(&r->quarantined_list))
+            registry_give_up(r, LIST_FIRST(&r->quarantined_list)->entry);
         registry_tell(r, &(struct registry_effect){.kind = REGISTRY_CLEARED, .count = removed});
     }
     lock_give(&r->lock);

@@ -103,7 +103,7 @@ struct registry {
     alignas(CACHE_LINE) struct lock lock; /* of all changes, the heap and the walk */
     _Atomic size_t count;
     _Atomic size_t quarantined;
-    struct entry *first_quarantined; /* list of those that are not given up */
+    LIST_HEAD(, quarantine) quarantined_list; /* those that are not given up */
     _Atomic uint64_t next_id;
     atomic_bool unrecorded; /* registry_await_records() */
     struct walk walk;       /* its places: place_of_shard() */

@@ -1,5 +1,5 @@
 /* An object's page follows from the page's alignment. Free places of a page form a list through themselves; those that
- * were never used are behind `fresh` and are untouched. Pages with free places are in a ring per size. Pages come from
+ * were never used are behind `fresh` and are untouched. Pages with free places are in a list per size. Pages come from
  * regions of 2 MiB, which are kept until the end. */
 #include "slab.h"
 
@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/queue.h>
 
 #include "check.h"
 #include "lock.h"
@@ -19,19 +20,18 @@
 
 struct page {
     struct slab *slab;
-    struct page *prev, *next; /* in the ring of its size; `next` only: among the free pages */
-    void *free;               /* list of places that were used before */
-    uint32_t fresh;           /* offset of the first place that was never used */
-    uint32_t used;            /* objects */
-    uint32_t size;            /* bytes of each */
+    TAILQ_ENTRY(page) link; /* of the open ones of its size, or of the empty ones */
+    void *free;             /* list of places that were used before */
+    uint32_t fresh;         /* offset of the first place that was never used */
+    uint32_t used;          /* objects */
+    uint32_t size;          /* bytes of each */
 };
 
 struct slab {
     struct lock lock;
-    struct page *open[NCLASSES]; /* pages with room; NULL: none */
-    struct page *kept; /* the page that was emptied last: it stays in its ring, whether it has objects again or not */
-    struct page *empty;
-    char *region; /* the latest */
+    TAILQ_HEAD(pages, page) open[NCLASSES], empty; /* pages with room, by size; without objects */
+    struct page *kept; /* the page that was emptied last: it stays open, whether it has objects again or not */
+    char *region;      /* the latest */
     size_t region_used;
     char **regions;
     size_t nregions;
@@ -42,8 +42,12 @@ struct slab {
 struct slab *slab_create(void)
 {
     struct slab *slab = calloc(1, sizeof(*slab));
-    if (slab)
-        lock_init(&slab->lock, RANK_SLAB);
+    if (!slab)
+        return NULL;
+    lock_init(&slab->lock, RANK_SLAB);
+    TAILQ_INIT(&slab->empty);
+    for (size_t i = 0; i < NCLASSES; i++)
+        TAILQ_INIT(&slab->open[i]);
     return slab;
 }
 
@@ -88,9 +92,9 @@ static bool add_region(struct slab *slab)
 
 static struct page *take_page(struct slab *slab, size_t size)
 {
-    struct page *page = slab->empty;
+    struct page *page = TAILQ_FIRST(&slab->empty);
     if (page) {
-        slab->empty = page->next;
+        TAILQ_REMOVE(&slab->empty, page, link);
     } else {
         if ((!slab->region || slab->region_used == REGION) && !add_region(slab))
             return NULL;
@@ -102,22 +106,9 @@ static struct page *take_page(struct slab *slab, size_t size)
     return page;
 }
 
-static void open_page(struct slab *slab, struct page *page)
+static struct pages *open_pages(struct slab *slab, size_t size)
 {
-    struct page **ring = &slab->open[page->size / 8];
-    page->next = *ring ? *ring : page;
-    page->prev = *ring ? (*ring)->prev : page;
-    page->next->prev = page->prev->next = page;
-    *ring = page;
-}
-
-static void close_page(struct slab *slab, struct page *page)
-{
-    struct page **ring = &slab->open[page->size / 8];
-    if (*ring == page)
-        *ring = page->next == page ? NULL : page->next;
-    page->prev->next = page->next;
-    page->next->prev = page->prev;
+    return &slab->open[size / 8];
 }
 
 static bool page_is_full(const struct page *page)
@@ -147,13 +138,13 @@ void *slab_alloc(struct slab *slab, size_t size)
     size = (size + 7) & ~(size_t)7;
 
     lock_take(&slab->lock);
-    struct page *page = slab->open[size / 8];
+    struct page *page = TAILQ_FIRST(open_pages(slab, size));
     if (!page && (page = take_page(slab, size)))
-        open_page(slab, page);
+        TAILQ_INSERT_TAIL(open_pages(slab, size), page, link);
     if (page) {
         place = take_free_place(page);
         if (page_is_full(page))
-            close_page(slab, page);
+            TAILQ_REMOVE(open_pages(slab, size), page, link);
     }
     lock_give(&slab->lock);
 
@@ -163,10 +154,9 @@ void *slab_alloc(struct slab *slab, size_t size)
 /* A page without objects. */
 static void give_back(struct slab *slab, struct page *page)
 {
-    close_page(slab, page);
+    TAILQ_REMOVE(open_pages(slab, page->size), page, link);
     madvise((char *)page + KEPT, PAGE - KEPT, MADV_DONTNEED);
-    page->next = slab->empty;
-    slab->empty = page;
+    TAILQ_INSERT_HEAD(&slab->empty, page, link);
     slab->npages--;
 }
 
@@ -181,7 +171,7 @@ void slab_free(void *object)
     memcpy(object, &page->free, sizeof(page->free));
     page->free = object;
     if (was_full)
-        open_page(slab, page);
+        TAILQ_INSERT_TAIL(open_pages(slab, page->size), page, link);
     if (--page->used == 0) {
         struct page *before = slab->kept;
         slab->kept = page;

@@ -85,17 +85,17 @@ struct stats *counters_effects(struct counters *counters)
 static void sum_all(struct counters *counters, struct stats *sum_out)
 {
     memset(sum_out, 0, sizeof(*sum_out));
-    stats_sum(sum_out, &counters->main);
-    stats_sum(sum_out, &counters->effects);
+    stats_sum(sum_out, &counters->main, false);
+    stats_sum(sum_out, &counters->effects, false);
     for (unsigned i = 0; i < counters->nthreads; i++)
-        stats_sum(sum_out, counters->threads[i].stats);
+        stats_sum(sum_out, counters->threads[i].stats, false);
 }
 
 static void sum_errors(struct counters *counters, struct errorstats *sum_out)
 {
     memset(sum_out, 0, sizeof(*sum_out));
     for (unsigned i = 0; i < counters->nthreads; i++)
-        errorstats_sum(sum_out, &counters->threads[i].timing->errors);
+        errorstats_sum(sum_out, &counters->threads[i].timing->errors, false);
 }
 
 /* False when no thread has a histogram for this command. */
@@ -117,7 +117,7 @@ void counters_sum(struct counters *counters, struct stats *sum_out)
 {
     lock_take(&counters->lock);
     sum_all(counters, sum_out);
-    stats_subtract(sum_out, &counters->base);
+    stats_sum(sum_out, &counters->base, true);
     lock_give(&counters->lock);
 }
 
@@ -125,7 +125,7 @@ void counters_errors(struct counters *counters, struct errorstats *sum_out)
 {
     lock_take(&counters->lock);
     sum_errors(counters, sum_out);
-    errorstats_subtract(sum_out, &counters->errors_base);
+    errorstats_sum(sum_out, &counters->errors_base, true);
     lock_give(&counters->lock);
 }
 

@@ -5,11 +5,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/queue.h>
 
 #define NOTE_SIZE 48 /* "... (18446744073709551615 more arguments)" */
 
 struct slowlog_entry {
-    struct slowlog_entry *older, *newer;
+    TAILQ_ENTRY(slowlog_entry) link;
     uint64_t id;
     int64_t unix_sec;
     int64_t usec;
@@ -22,7 +23,7 @@ struct slowlog_entry {
 
 struct slowlog {
     struct lock *lock;
-    struct slowlog_entry *newest, *oldest;
+    TAILQ_HEAD(entries, slowlog_entry) entries; /* the newest first */
     size_t len;
     uint64_t next_id;
 };
@@ -34,6 +35,7 @@ int slowlog_create(struct slowlog **slowlog_out, struct lock *lock)
     if (!slowlog)
         return -ENOMEM;
     slowlog->lock = lock;
+    TAILQ_INIT(&slowlog->entries);
     *slowlog_out = slowlog;
     return 0;
 }
@@ -93,35 +95,19 @@ void slowlog_entry_destroy(struct slowlog_entry *entry)
 
 /* ---- the list ---- */
 
-static void drop_oldest(struct slowlog *slowlog)
-{
-    struct slowlog_entry *entry = slowlog->oldest;
-
-    slowlog->oldest = entry->newer;
-    if (slowlog->oldest)
-        slowlog->oldest->older = NULL;
-    else
-        slowlog->newest = NULL;
-    slowlog->len--;
-    slowlog_entry_destroy(entry);
-}
-
 void slowlog_add(struct slowlog *slowlog, struct slowlog_entry *entry, int64_t unix_sec, int64_t usec, size_t max_len)
 {
     lock_take(slowlog->lock);
     entry->id = slowlog->next_id++;
     entry->unix_sec = unix_sec;
     entry->usec = usec;
-    entry->newer = NULL;
-    entry->older = slowlog->newest;
-    if (entry->older)
-        entry->older->newer = entry;
-    else
-        slowlog->oldest = entry;
-    slowlog->newest = entry;
+    TAILQ_INSERT_HEAD(&slowlog->entries, entry, link);
     slowlog->len++;
-    while (slowlog->len > max_len)
-        drop_oldest(slowlog);
+    for (; slowlog->len > max_len; slowlog->len--) {
+        struct slowlog_entry *oldest = TAILQ_LAST(&slowlog->entries, entries);
+        TAILQ_REMOVE(&slowlog->entries, oldest, link);
+        slowlog_entry_destroy(oldest);
+    }
     lock_give(slowlog->lock);
 }
 
@@ -135,15 +121,14 @@ size_t slowlog_len(struct slowlog *slowlog)
 
 void slowlog_reset(struct slowlog *slowlog)
 {
+    struct entries entries = TAILQ_HEAD_INITIALIZER(entries);
     lock_take(slowlog->lock);
-    struct slowlog_entry *entry = slowlog->newest;
-    slowlog->newest = slowlog->oldest = NULL;
+    TAILQ_CONCAT(&entries, &slowlog->entries, link);
     slowlog->len = 0;
     lock_give(slowlog->lock);
-    while (entry) { /* without the lock, which workers need to add */
-        struct slowlog_entry *older = entry->older;
+    for (struct slowlog_entry *entry; (entry = TAILQ_FIRST(&entries));) { /* without the lock, which workers need */
+        TAILQ_REMOVE(&entries, entry, link);
         slowlog_entry_destroy(entry);
-        entry = older;
     }
 }
 
@@ -168,7 +153,8 @@ void slowlog_reply(struct slowlog *slowlog, size_t n, struct reply *reply)
 {
     lock_take(slowlog->lock);
     reply_array(reply, n < slowlog->len ? n : slowlog->len);
-    for (const struct slowlog_entry *entry = slowlog->newest; entry && n > 0; entry = entry->older, n--)
+    for (const struct slowlog_entry *entry = TAILQ_FIRST(&slowlog->entries); entry && n > 0;
+         entry = TAILQ_NEXT(entry, link), n--)
         reply_entry(entry, reply);
     lock_give(slowlog->lock);
 }
@@ -194,7 +180,8 @@ void slowlog_each(struct slowlog *slowlog, size_t n, void (*fn)(void *ctx, const
     struct slowlog_view view;
 
     lock_take(slowlog->lock);
-    for (const struct slowlog_entry *entry = slowlog->newest; entry && n > 0; entry = entry->older, n--) {
+    for (const struct slowlog_entry *entry = TAILQ_FIRST(&slowlog->entries); entry && n > 0;
+         entry = TAILQ_NEXT(entry, link), n--) {
         view_of(entry, &view);
         fn(ctx, &view);
     }

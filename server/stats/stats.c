@@ -11,31 +11,15 @@
 #include "config.h"
 #include "slowlog.h"
 
-void stats_sum(struct stats *sum, const struct stats *from)
-{
-#define STATS_SUM_FIELD(name, doc) stats_add(&sum->name, stats_get(&from->name));
-    STATS_COUNTERS(STATS_SUM_FIELD)
-#undef STATS_SUM_FIELD
-    for (int i = 0; i < STATS_MAX_COMMANDS; i++) {
-        stats_add(&sum->calls[i], stats_get(&from->calls[i]));
-        stats_add(&sum->rejected[i], stats_get(&from->rejected[i]));
-        stats_add(&sum->failed[i], stats_get(&from->failed[i]));
-        stats_add(&sum->time_ns[i], stats_get(&from->time_ns[i]));
-    }
-}
+#define FIRST_COUNTER offsetof(struct stats, connections_received)
+#define COUNTERS      ((offsetof(struct stats, commands_per_sec) - FIRST_COUNTER) / sizeof(_Atomic uint64_t))
 
-void stats_subtract(struct stats *sum, const struct stats *base)
+void stats_sum(struct stats *sum, const struct stats *from, bool subtract)
 {
-#define STATS_SUBTRACT_FIELD(name, doc) \
-    atomic_fetch_sub_explicit(&sum->name, stats_get(&base->name), memory_order_relaxed);
-    STATS_COUNTERS(STATS_SUBTRACT_FIELD)
-#undef STATS_SUBTRACT_FIELD
-    for (int i = 0; i < STATS_MAX_COMMANDS; i++) {
-        atomic_fetch_sub_explicit(&sum->calls[i], stats_get(&base->calls[i]), memory_order_relaxed);
-        atomic_fetch_sub_explicit(&sum->rejected[i], stats_get(&base->rejected[i]), memory_order_relaxed);
-        atomic_fetch_sub_explicit(&sum->failed[i], stats_get(&base->failed[i]), memory_order_relaxed);
-        atomic_fetch_sub_explicit(&sum->time_ns[i], stats_get(&base->time_ns[i]), memory_order_relaxed);
-    }
+    _Atomic uint64_t *to = (_Atomic uint64_t *)(void *)((char *)sum + FIRST_COUNTER);
+    const _Atomic uint64_t *one = (const _Atomic uint64_t *)(const void *)((const char *)from + FIRST_COUNTER);
+    for (size_t i = 0; i < COUNTERS; i++)
+        stats_add(&to[i], subtract ? 0 - stats_get(&one[i]) : stats_get(&one[i]));
 }
 
 static void rate_sample(struct stats_rate *rate, unsigned slot, uint64_t value, int64_t elapsed_ms,
@@ -126,7 +110,7 @@ void errorstats_count(struct errorstats *errors, const char *text, size_t len)
     add(errors, code, 1);
 }
 
-static void add_all(struct errorstats *sum, const struct errorstats *from, bool subtract)
+void errorstats_sum(struct errorstats *sum, const struct errorstats *from, bool subtract)
 {
     size_t used = atomic_load_explicit(&from->used, memory_order_acquire);
 
@@ -134,16 +118,6 @@ static void add_all(struct errorstats *sum, const struct errorstats *from, bool 
         uint64_t count = atomic_load_explicit(&from->rows[i].count, memory_order_relaxed);
         add(sum, from->rows[i].code, subtract ? 0 - count : count);
     }
-}
-
-void errorstats_sum(struct errorstats *sum, const struct errorstats *from)
-{
-    add_all(sum, from, false);
-}
-
-void errorstats_subtract(struct errorstats *sum, const struct errorstats *base)
-{
-    add_all(sum, base, true);
 }
 
 void timing_init(struct timing *timing, struct stats *stats, struct slowlog *slowlog)

@@ -78,11 +78,8 @@ static inline uint64_t stats_get(const _Atomic uint64_t *counter)
     return atomic_load_explicit(counter, memory_order_relaxed);
 }
 
-/* Adds every counter of `from` to `sum`, which is the caller's own. */
-void stats_sum(struct stats *sum, const struct stats *from);
-
-/* Subtracts every counter of `base`, an earlier state of the same counters, from `sum`. */
-void stats_subtract(struct stats *sum, const struct stats *base);
+/* Adds every counter of `from` to `sum`, which is the caller's own, or subtracts it; no gauges. */
+void stats_sum(struct stats *sum, const struct stats *from, bool subtract);
 
 #define STATS_SAMPLES 16
 
@@ -127,9 +124,8 @@ struct errorstats {
  * counts. */
 void errorstats_count(struct errorstats *errors, const char *text, size_t len);
 
-/* Adds the counts of `from` to `sum`, and the reverse. */
-void errorstats_sum(struct errorstats *sum, const struct errorstats *from);
-void errorstats_subtract(struct errorstats *sum, const struct errorstats *base);
+/* Adds the counts of `from` to `sum`, or subtracts them. */
+void errorstats_sum(struct errorstats *sum, const struct errorstats *from, bool subtract);
 
 /* timing: records the durations of one thread's commands in commandstats, a histogram per command, and the slow
  * log; and counts their errors. A command is a number here (its counter); commands/command_timing.h has

@@ -107,7 +107,7 @@ static void open_lane(struct worker *worker, void *arg)
     int pair[2];
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, pair) == 0 &&
         conn_open(&worker->runner.io, pair[0], false) == 0)
-        lane->conn = worker->runner.io.conns;
+        lane->conn = LIST_FIRST(&worker->runner.io.conns);
     pthread_barrier_wait(&finish_line);
 }
 

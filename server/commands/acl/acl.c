@@ -103,6 +103,7 @@ int acl_create(struct acl **acl_out, const struct config *config, _Atomic uint64
         return -ENOMEM;
     }
     lock_init(&acl->lock, RANK_USERS);
+    TAILQ_INIT(&acl->log.entries);
     int status = read_users(acl, config, err);
     acl->size = acl->users.n;
     acl->bytes = bytes;

@@ -2,6 +2,8 @@
 #ifndef BLOOMERY_ACL_INTERNAL_H
 #define BLOOMERY_ACL_INTERNAL_H
 
+#include <sys/queue.h>
+
 #include "acl.h"
 #include "lock.h"
 
@@ -9,7 +11,7 @@ struct acl_entry;
 
 /* Under the lock of its acl. */
 struct acl_log {
-    struct acl_entry *newest, *oldest; /* a list */
+    TAILQ_HEAD(acl_entries, acl_entry) entries; /* the newest first */
     size_t n;
     uint64_t next_id; /* of the next entry; never reset */
     _Atomic uint64_t counts[ACL_DENIED_CHANNEL + 1];

@@ -17,7 +17,7 @@ struct text {
 };
 
 struct acl_entry {
-    struct acl_entry *newer, *older;
+    TAILQ_ENTRY(acl_entry) link;
     enum acl_verdict reason;
     bool in_multi;
     uint64_t id;
@@ -34,27 +34,11 @@ static void free_entry(struct acl_entry *entry)
     free(entry);
 }
 
-static void unlink_entry(struct acl_log *log, struct acl_entry *entry)
-{
-    *(entry->newer ? &entry->newer->older : &log->newest) = entry->older;
-    *(entry->older ? &entry->older->newer : &log->oldest) = entry->newer;
-    log->n--;
-}
-
-static void link_entry(struct acl_log *log, struct acl_entry *entry)
-{
-    entry->newer = NULL;
-    entry->older = log->newest;
-    *(log->newest ? &log->newest->newer : &log->oldest) = entry;
-    log->newest = entry;
-    log->n++;
-}
-
 static void trim(struct acl_log *log, size_t max)
 {
-    while (log->n > max) {
-        struct acl_entry *entry = log->oldest;
-        unlink_entry(log, entry);
+    for (; log->n > max; log->n--) {
+        struct acl_entry *entry = TAILQ_LAST(&log->entries, acl_entries);
+        TAILQ_REMOVE(&log->entries, entry, link);
         free_entry(entry);
     }
 }
@@ -97,8 +81,8 @@ static bool is(const struct text *text, struct slice other)
 
 static struct acl_entry *find_same(const struct acl_log *log, const struct acl_denied *denied)
 {
-    struct acl_entry *entry = log->newest;
-    for (int i = 0; entry && i < GROUP_LOOK; i++, entry = entry->older) {
+    struct acl_entry *entry = TAILQ_FIRST(&log->entries);
+    for (int i = 0; entry && i < GROUP_LOOK; i++, entry = TAILQ_NEXT(entry, link)) {
         if (entry->reason == denied->reason && entry->in_multi == denied->in_multi &&
             llabs(denied->now_ms - entry->at_ms) <= GROUP_MS && is(&entry->object, denied->object) &&
             is(&entry->user, denied->user))
@@ -129,7 +113,8 @@ void acl_log_add(struct acl *acl, const struct acl_denied *denied)
     lock_take(&acl->lock);
     struct acl_entry *entry = find_same(log, denied);
     if (entry) {
-        unlink_entry(log, entry);
+        TAILQ_REMOVE(&log->entries, entry, link);
+        log->n--;
         (void)keep(&entry->client, denied->client, MAX_CLIENT); /* without memory it keeps the one before */
     } else {
         entry = denied->max ? make_entry(denied) : NULL;
@@ -139,7 +124,8 @@ void acl_log_add(struct acl *acl, const struct acl_denied *denied)
     if (entry) {
         entry->count++;
         entry->at_ms = denied->now_ms;
-        link_entry(log, entry);
+        TAILQ_INSERT_HEAD(&log->entries, entry, link);
+        log->n++;
     }
     trim(log, denied->max);
     lock_give(&acl->lock);
@@ -201,7 +187,7 @@ bool acl_log_each(struct acl *acl, size_t count, void (*begin)(void *ctx, size_t
     buf_init(&copy, SIZE_MAX);
     lock_take(&acl->lock);
     size_t n = count < log->n ? count : log->n, left = n;
-    for (const struct acl_entry *from = log->newest; left > 0; left--, from = from->older)
+    for (const struct acl_entry *from = TAILQ_FIRST(&log->entries); left > 0; left--, from = TAILQ_NEXT(from, link))
         copy_entry(&copy, from);
     lock_give(&acl->lock);
     bool copied = !buf_failed(&copy);

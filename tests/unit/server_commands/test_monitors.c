@@ -167,9 +167,9 @@ Test(errorstats, the_rest_is_counted_together)
     cr_assert_eq(errors_of(&errors, "CODE0"), 1);
     cr_assert_eq(errors_of(&errors, ERRORSTATS_REST), 1000 - (ERRORSTATS_MAX - 1));
 
-    errorstats_sum(&sum, &errors);
-    errorstats_sum(&sum, &errors);
-    errorstats_subtract(&sum, &errors);
+    errorstats_sum(&sum, &errors, false);
+    errorstats_sum(&sum, &errors, false);
+    errorstats_sum(&sum, &errors, true);
     cr_assert_eq(errors_of(&sum, "CODE5"), 1);
     cr_assert_eq(errors_of(&sum, ERRORSTATS_REST), 1000 - (ERRORSTATS_MAX - 1));
 }

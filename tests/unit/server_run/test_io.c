@@ -405,7 +405,7 @@ RIG_TEST(io, without_memory_a_reply_buffer_comes_from_the_reserve)
 static void sum_output(struct worker *worker, void *arg)
 {
     size_t *most = arg;
-    for (struct conn *conn = worker->runner.io.conns; conn; conn = conn->next)
+    for (struct conn *conn = LIST_FIRST(&worker->runner.io.conns); conn; conn = LIST_NEXT(conn, link))
         *most = buf_len(&conn->output.buf) > *most ? buf_len(&conn->output.buf) : *most;
 }
 

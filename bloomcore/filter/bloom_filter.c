@@ -299,25 +299,52 @@ enum bloom_add bloom_filter_add_journaled(struct bloom_filter *filter, struct bl
     return bloom_filter_add_absent(filter, hash, newest, bit, journal, err);
 }
 
-/* ---- a filter alone ---- */
+/* ---- filters in memory of their own ---- */
+
+int bloom_filter_create(struct bloom_pool *pool, const struct bloom_params *params, const struct bloom_shape *shapes,
+                        unsigned nlayers, struct bloom_filter **filter_out, struct errbuf *err)
+{
+    struct bloom_class *class = NULL;
+    struct bloom_filter *filter = NULL;
+    int rc = bloom_class_get(pool, params, shapes, &class, err);
+
+    if (rc == 0) {
+        filter = malloc(bloom_filter_bytes(class));
+        rc = filter ? bloom_filter_init(filter, class, err) : -ENOMEM;
+        bloom_class_release(class);
+    }
+    if (rc != 0) {
+        free(filter);
+        return rc;
+    }
+    for (unsigned i = 1; i < nlayers && rc == 0; i++) {
+        rc = bloom_filter_append_layer(filter, &shapes[i], err);
+        if (rc != 0)
+            errbuf_prefix(err, "layer %u", i);
+    }
+    if (rc == 0)
+        *filter_out = filter;
+    else
+        bloom_filter_destroy(filter);
+    return rc;
+}
+
+void bloom_filter_destroy(struct bloom_filter *filter)
+{
+    if (filter)
+        bloom_filter_deinit(filter);
+    free(filter);
+}
 
 int bloom_alone_init(struct bloom_alone *alone, const struct bloom_shape *shape, const struct bloom_params *params,
                      struct errbuf *err)
 {
     const struct bloom_params any = {.capacity = UINT64_MAX, .error_rate = 0.5, .expansion = 1};
 
-    *alone = (struct bloom_alone){NULL, NULL, NULL};
+    *alone = (struct bloom_alone){NULL, NULL};
     int rc = bloom_pool_create(&alone->pool);
     if (rc == 0)
-        rc = bloom_class_get(alone->pool, params ? params : &any, shape, &alone->class, err);
-    if (rc == 0) {
-        struct bloom_filter *filter = malloc(bloom_filter_bytes(alone->class));
-        rc = filter ? bloom_filter_init(filter, alone->class, err) : -ENOMEM;
-        if (rc == 0)
-            alone->filter = filter;
-        else
-            free(filter);
-    }
+        rc = bloom_filter_create(alone->pool, params ? params : &any, shape, 1, &alone->filter, err);
     if (rc < 0)
         errbuf_set(err, "%s", strerror(-rc));
     if (rc != 0)
@@ -329,10 +356,7 @@ int bloom_alone_init(struct bloom_alone *alone, const struct bloom_shape *shape,
 
 void bloom_alone_deinit(struct bloom_alone *alone)
 {
-    if (alone->filter)
-        bloom_filter_deinit(alone->filter);
-    free(alone->filter);
-    bloom_class_release(alone->class);
+    bloom_filter_destroy(alone->filter);
     bloom_pool_destroy(alone->pool);
-    *alone = (struct bloom_alone){NULL, NULL, NULL};
+    *alone = (struct bloom_alone){NULL, NULL};
 }

@@ -86,14 +86,18 @@ enum bloom_add bloom_filter_add_absent(struct bloom_filter *filter, struct bloom
                                        const struct bloom_layer *layer, const uint64_t bit[BLOOM_PROBE_BITS],
                                        const struct bloom_journal *journal, struct errbuf *err);
 
-/* ---- a filter alone ---- */
+/* ---- filters in memory of their own ---- */
 
-/* A filter with a pool of its own, for a caller with one filter and no server around it. */
+/* An empty filter with these layers; `shapes` NULL: with one, as the parameters demand. 0, or the status of
+ * bloom_class_get(), bloom_filter_init() or bloom_filter_append_layer(); nothing to undo then. */
+int bloom_filter_create(struct bloom_pool *pool, const struct bloom_params *params, const struct bloom_shape *shapes,
+                        unsigned nlayers, struct bloom_filter **filter_out, struct errbuf *err);
+void bloom_filter_destroy(struct bloom_filter *filter); /* NULL is fine */
 
-/* In the caller's storage; all zero: there is none. */
+/* A filter with a pool of its own, for a caller with one filter and no server around it. In the caller's storage; all
+ * zero: there is none. */
 struct bloom_alone {
     struct bloom_pool *pool;
-    struct bloom_class *class;
     struct bloom_filter *filter;
 };
 

@@ -98,40 +98,8 @@ uint64_t manifest_filter_bytes(const struct manifest_filter *filter)
     uint64_t bytes = 0;
 
     for (unsigned i = 0; i < filter->nlayers; i++)
-        bytes += filterdb_bytes(filter->layers[i].nwords);
+        bytes += filterdb_bytes(filter->layers[i].shape.nwords);
     return bytes;
-}
-
-void manifest_get_shape(const struct manifest_filter *filter, unsigned i, struct bloom_shape *shape_out)
-{
-    const struct manifest_layer *layer = &filter->layers[i];
-
-    *shape_out = (struct bloom_shape){
-        .nwords = layer->nwords,
-        .k = layer->k,
-        .variant = (uint8_t)filter->variant,
-        .n2 = layer->n2,
-        .spare_bytes = layer->spare_bytes,
-        .capacity = layer->capacity,
-        .error_rate = layer->error_rate,
-        .bpe = layer->bpe,
-        .level = layer->level,
-    };
-}
-
-void manifest_set_shape(struct manifest_filter *filter, unsigned i, const struct bloom_shape *shape)
-{
-    struct manifest_layer *layer = &filter->layers[i];
-
-    filter->variant = (enum bloom_variant)shape->variant;
-    layer->nwords = shape->nwords;
-    layer->k = shape->k;
-    layer->n2 = shape->n2;
-    layer->spare_bytes = shape->spare_bytes;
-    layer->capacity = shape->capacity;
-    layer->error_rate = shape->error_rate;
-    layer->bpe = shape->bpe;
-    layer->level = shape->level;
 }
 
 void manifest_filter_copy(struct manifest_filter *to, const struct manifest_filter *from)
@@ -176,10 +144,10 @@ static void format_redisbloom(struct manifest_text *text, const struct manifest_
 {
     char rate[MANIFEST_RATE_SIZE], bpe[MANIFEST_RATE_SIZE];
 
-    manifest_format_rate(layer->error_rate, rate);
-    manifest_format_rate(layer->bpe, bpe);
-    append(text, " n2=%u spare=%u capacity=%" PRIu64 " error-rate=%s bpe=%s", layer->n2, layer->spare_bytes,
-           layer->capacity, rate, bpe);
+    manifest_format_rate(layer->shape.error_rate, rate);
+    manifest_format_rate(layer->shape.bpe, bpe);
+    append(text, " n2=%u spare=%u capacity=%" PRIu64 " error-rate=%s bpe=%s", layer->shape.n2, layer->shape.spare_bytes,
+           layer->shape.capacity, rate, bpe);
 }
 
 int manifest_format_filter(struct manifest_text *text, const struct manifest_filter *filter)
@@ -215,14 +183,14 @@ int manifest_format_filter(struct manifest_text *text, const struct manifest_fil
     append(text, " expires-ms=%" PRId64 " layers=%u\n", filter->expires_ms, filter->nlayers);
     for (unsigned i = 0; i < filter->nlayers; i++) {
         const struct manifest_layer *layer = &filter->layers[i];
-        append(text, "layer k=%u words=%" PRIu64 " items=%" PRIu64 " xxh3=%016" PRIx64, layer->k, layer->nwords,
-               layer->items, layer->xxh3);
+        append(text, "layer k=%u words=%" PRIu64 " items=%" PRIu64 " xxh3=%016" PRIx64, layer->shape.k,
+               layer->shape.nwords, layer->items, layer->xxh3);
         if (!filter->pack)
             append(text, " file=%" PRIu64, layer->file);
         if (bloom_layout_of(filter->variant)->own_numbers)
             format_redisbloom(text, layer);
         if (bloom_params_have_turns(&filter->params))
-            append(text, " level=%u turn=%" PRIu64 " base=%" PRIu64 " started-us=%" PRId64, layer->level,
+            append(text, " level=%u turn=%" PRIu64 " base=%" PRIu64 " started-us=%" PRId64, layer->shape.level,
                    layer->turn.number, layer->turn.base, layer->turn.started_us);
         append(text, "\n");
     }

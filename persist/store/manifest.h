@@ -76,22 +76,11 @@ enum manifest_status {
 #define WRITTEN_BY_NEWER "written by a newer version of Bloomery (start that one)"
 
 struct manifest_layer {
-    uint64_t nwords;
+    struct bloom_shape shape; /* of the filter's variant */
     uint64_t items;
-    uint64_t xxh3; /* of the file, header included */
-    uint64_t file; /* its number; of a layer in a pack 0 */
-    uint8_t k;
-
-    /* RedisBloom's layout only, as in struct bloom_shape. */
-    uint8_t n2;
-    uint8_t spare_bytes;
-    uint64_t capacity;
-    double error_rate;
-    double bpe;
-
-    /* Of a window or a cuckoo filter only: as in struct bloom_shape and struct bloom_turn. */
-    uint16_t level;
-    struct bloom_turn turn;
+    uint64_t xxh3;          /* of the file, header included */
+    uint64_t file;          /* its number; of a layer in a pack 0 */
+    struct bloom_turn turn; /* of a window or a cuckoo filter only */
 };
 
 struct manifest_filter {
@@ -108,10 +97,6 @@ struct manifest_filter {
     unsigned nlayers;
     struct manifest_layer layers[BLOOM_MAX_LAYERS];
 };
-
-/* Gets the shape of layer i; sets it in the record, its layout included. */
-void manifest_get_shape(const struct manifest_filter *filter, unsigned i, struct bloom_shape *shape_out);
-void manifest_set_shape(struct manifest_filter *filter, unsigned i, const struct bloom_shape *shape);
 
 /* Its size with the existing layers: room for all is 64 KB. */
 void manifest_filter_copy(struct manifest_filter *to, const struct manifest_filter *from);
@@ -194,7 +179,8 @@ struct manifest_parser {
     /* internal */
     const struct manifest_sink *sink;
     int state;
-    uint64_t offset; /* of the line being read */
+    bool unknown, intact; /* a line of a newer version has come, and then the last line, which is right */
+    uint64_t offset;      /* of the line being read */
     unsigned layers_read;
     unsigned databases_read; /* the highest client's number so far, plus one; 0: none */
     uint64_t highest;        /* number of a file so far */
@@ -206,7 +192,8 @@ struct manifest_parser {
     XXH3_state_t *hash;
 };
 
-/* For a whole MANIFEST. 0 or -ENOMEM. */
+/* For a whole MANIFEST. What follows a line of a newer version is not parsed: its feeding ends well, and
+ * manifest_parser_finish() tells. 0 or -ENOMEM. */
 int manifest_parser_init(struct manifest_parser *parser, const struct manifest_sink *sink);
 
 /* For records of filters out of the middle of a MANIFEST that has been verified as a whole, or out of the log; feeding
@@ -218,7 +205,8 @@ void manifest_parser_deinit(struct manifest_parser *parser);
 /* An enum manifest_status, -ENOMEM, or the result of a callback. */
 int manifest_parser_feed(struct manifest_parser *parser, const char *bytes, size_t len, struct errbuf *err);
 
-/* The end of the file: MANIFEST_OK only if the last line was there and right. */
+/* The end of the file: MANIFEST_OK only if the last line was there and right; MANIFEST_NEWER only if the checksum
+ * holds: nobody has changed the text since a newer version wrote it. */
 int manifest_parser_finish(struct manifest_parser *parser, struct errbuf *err);
 
 #endif

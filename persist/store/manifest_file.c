@@ -84,35 +84,6 @@ int record_read(struct record_reader *reader, uint64_t offset, const struct mani
     return 0;
 }
 
-/* Whether the checksum in the last line is that of the lines before: then nobody has changed the text since it was
- * written. In each version of the format the last line is the same. */
-static bool is_intact(const struct fsops *fs, int fd)
-{
-    char piece[4096], last[128];
-    uint64_t size = 0, digest = 0, end = 0;
-    XXH3_state_t *hash = XXH3_createState();
-    bool intact = hash && fs->size(fs->ctx, fd, &size) == 0;
-    size_t n = size < sizeof(last) ? (size_t)size : sizeof(last) - 1;
-
-    if (intact && fs_read_all(fs, fd, last, n, size - n) == 0) {
-        last[n] = '\0';
-        const char *line = strstr(last, "\nend filters=");
-        intact = line && sscanf(line, "\nend filters=%*u xxh3=%16" SCNx64, &digest) == 1;
-        end = intact ? size - strlen(line + 1) : 0;
-    }
-    if (intact)
-        XXH3_64bits_reset(hash);
-    for (uint64_t at = 0; intact && at < end;) {
-        size_t len = end - at < sizeof(piece) ? (size_t)(end - at) : sizeof(piece);
-        intact = fs_read_all(fs, fd, piece, len, at) == 0;
-        XXH3_64bits_update(hash, piece, len);
-        at += len;
-    }
-    intact = intact && end && XXH3_64bits_digest(hash) == digest;
-    XXH3_freeState(hash);
-    return intact;
-}
-
 int manifest_file_parse(const struct fsops *fs, int fd, struct manifest_parser *parser, struct errbuf *err)
 {
     char *buf = malloc(WINDOW_BYTES);
@@ -131,10 +102,6 @@ int manifest_file_parse(const struct fsops *fs, int fd, struct manifest_parser *
     if (rc == -ENOMEM)
         errbuf_set(err, "out of memory");
     free(buf);
-    if (rc == MANIFEST_NEWER && is_intact(fs, fd))
-        errbuf_prefix(err, WRITTEN_BY_NEWER);
-    else if (rc == MANIFEST_NEWER)
-        rc = MANIFEST_DAMAGED;
     return rc != 0 ? rc : manifest_parser_finish(parser, err);
 }
 

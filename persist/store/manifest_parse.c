@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <limits.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -293,21 +294,21 @@ static int parse_layer(struct manifest_parser *parser, struct scan *scan, struct
 
     bool redisbloom = bloom_layout_of(parser->filter.variant)->own_numbers;
 
-    *layer = (struct manifest_layer){0};
-    layer->k = (uint8_t)scan_number(scan, "layer k=", 1, redisbloom ? BLOOM_MAX_HASHES : BLOOM_MAX_K);
-    layer->nwords = scan_number(scan, " words=", 1, BLOOM_MAX_WORDS);
+    *layer = (struct manifest_layer){.shape.variant = (uint8_t)parser->filter.variant};
+    layer->shape.k = (uint8_t)scan_number(scan, "layer k=", 1, redisbloom ? BLOOM_MAX_HASHES : BLOOM_MAX_K);
+    layer->shape.nwords = scan_number(scan, " words=", 1, BLOOM_MAX_WORDS);
     layer->items = scan_number(scan, " items=", 0, UINT64_MAX);
     layer->xxh3 = scan_hex(scan, " xxh3=");
     layer->file = parser->filter.pack ? 0 : scan_number(scan, " file=", 1, MANIFEST_MAX_NUMBER);
     if (redisbloom) {
-        layer->n2 = (uint8_t)scan_number(scan, " n2=", 0, 63);
-        layer->spare_bytes = (uint8_t)scan_number(scan, " spare=", 0, 7);
-        layer->capacity = scan_number(scan, " capacity=", 1, REDISBLOOM_MAX_ENTRIES);
-        layer->error_rate = scan_real(scan, " error-rate=", 1, &parser->rate);
-        layer->bpe = scan_real(scan, " bpe=", HUGE_VAL, &parser->bpe);
+        layer->shape.n2 = (uint8_t)scan_number(scan, " n2=", 0, 63);
+        layer->shape.spare_bytes = (uint8_t)scan_number(scan, " spare=", 0, 7);
+        layer->shape.capacity = scan_number(scan, " capacity=", 1, REDISBLOOM_MAX_ENTRIES);
+        layer->shape.error_rate = scan_real(scan, " error-rate=", 1, &parser->rate);
+        layer->shape.bpe = scan_real(scan, " bpe=", HUGE_VAL, &parser->bpe);
     }
     if (bloom_params_have_turns(&parser->filter.params)) {
-        layer->level = (uint16_t)scan_number(scan, " level=", 0, BLOOM_MAX_LAYERS - 1);
+        layer->shape.level = (uint16_t)scan_number(scan, " level=", 0, BLOOM_MAX_LAYERS - 1);
         layer->turn.number = scan_number(scan, " turn=", 0, MANIFEST_MAX_TURN);
         layer->turn.base =
             scan_number(scan, " base=", 0, layer->items < MANIFEST_MAX_TURN ? layer->items : MANIFEST_MAX_TURN);
@@ -478,13 +479,31 @@ void manifest_parser_deinit(struct manifest_parser *parser)
     parser->hash = NULL;
 }
 
+/* In each version of the format the last line is the same. */
+static void skip_line(struct manifest_parser *parser, const char *line, size_t len)
+{
+    char text[128] = "";
+    uint64_t digest;
+
+    if (len < sizeof(text))
+        memcpy(text, line, len);
+    parser->intact =
+        sscanf(text, "end filters=%*u xxh3=%16" SCNx64, &digest) == 1 && XXH3_64bits_digest(parser->hash) == digest;
+}
+
 static int take_line(struct manifest_parser *parser, const char *line, size_t len, struct errbuf *err)
 {
-    int rc = parse_line(parser, line, len, err);
+    int rc = 0;
 
+    if (parser->unknown)
+        skip_line(parser, line, len);
+    else
+        rc = parse_line(parser, line, len, err);
     if (rc == MANIFEST_DAMAGED || rc == MANIFEST_NEWER)
         errbuf_prefix(err, "line %" PRIu64, parser->line_number);
-    if (rc != 0)
+    if (rc == MANIFEST_NEWER && parser->hash)
+        parser->unknown = true;
+    else if (rc != 0)
         return rc;
     if (parser->hash) {
         XXH3_64bits_update(parser->hash, line, len);
@@ -536,6 +555,10 @@ int manifest_parser_feed(struct manifest_parser *parser, const char *bytes, size
 
 int manifest_parser_finish(struct manifest_parser *parser, struct errbuf *err)
 {
+    if (parser->unknown && parser->intact && parser->line.len == 0)
+        errbuf_prefix(err, WRITTEN_BY_NEWER);
+    if (parser->unknown)
+        return parser->intact && parser->line.len == 0 ? MANIFEST_NEWER : MANIFEST_DAMAGED;
     if (parser->state == AT_END && parser->line.len == 0)
         return MANIFEST_OK;
     if (parser->state == AT_END)

@@ -86,7 +86,8 @@ static void put_layer(unsigned char *out, const struct bloom_filter *filter, uns
     bloom_filter_layer(filter, i, &view);
     layer->turn = bloom_layer_turn(&view); /* before the bits */
     layer_encode(&view, out);
-    manifest_set_shape(record, i, &view.shape);
+    record->variant = (enum bloom_variant)view.shape.variant;
+    layer->shape = view.shape;
     layer->xxh3 = XXH3_64bits(out, filterdb_bytes(view.shape.nwords));
     /* After the bits, for the reason given in store_put_layer(). */
     bloom_filter_layer(filter, i, &view);
@@ -116,7 +117,7 @@ int pack_append(struct pack_writer *writer, const struct bloom_filter *filter, s
     record->pack_offset = pack_writer_size(writer) + (uint64_t)(at - start);
     for (unsigned i = 0; i < record->nlayers; i++) {
         put_layer(at, filter, i, record);
-        at += filterdb_bytes(record->layers[i].nwords);
+        at += filterdb_bytes(record->layers[i].shape.nwords);
     }
     start[24] = (unsigned char)record->variant;
     le64_put(start, XXH3_64bits(start + 8, bytes - 8));
@@ -226,7 +227,7 @@ int pack_read(struct pack_reader *reader, uint64_t number, uint64_t offset, size
         drop_window(reader, window);
         errbuf_set(err, FILTERS_DIR "/%" PRIu64 ".pack: %s%s", number,
                    rc == -ENOENT ? "missing" : "cannot read: ", rc == -ENOENT ? "" : fs_error_text(rc));
-        return rc == -ENOENT ? PACK_MISSING : rc;
+        return rc;
     }
     size_t have = window->len - (size_t)(offset - window->offset);
     *bytes_out = window->buf + (offset - window->offset);
@@ -235,7 +236,7 @@ int pack_read(struct pack_reader *reader, uint64_t number, uint64_t offset, size
     if (have >= len)
         return 0;
     errbuf_set(err, FILTERS_DIR "/%" PRIu64 ".pack: ends before byte %" PRIu64, number, offset + len);
-    return PACK_SHORT;
+    return FS_ENDS;
 }
 
 /* ---- without a MANIFEST ---- */

@@ -68,12 +68,6 @@ int pack_writer_close(struct pack_writer *writer);
 
 /* ---- reading ---- */
 
-enum pack_status {
-    PACK_OK = 0,
-    PACK_MISSING = 1, /* there is no such file */
-    PACK_SHORT = 2,   /* it ends before */
-};
-
 struct pack_window {
     uint64_t number; /* 0: none */
     int fd;
@@ -95,8 +89,8 @@ struct pack_reader {
 void pack_reader_init(struct pack_reader *reader, const struct fsops *fs, const char *dir);
 void pack_reader_deinit(struct pack_reader *reader);
 
-/* `len` bytes, at most MANIFEST_MAX_PACKED, valid until the next call. 0, PACK_MISSING, PACK_SHORT (`have_out`, may be
- * NULL: the number of bytes at `bytes_out`), or -errno. The errbuf names the file when it is not 0. */
+/* `len` bytes, at most MANIFEST_MAX_PACKED, valid until the next call. 0, FS_ENDS (`have_out`, may be NULL: the number
+ * of bytes at `bytes_out`), or -errno. The errbuf names the file when it is not 0. */
 int pack_read(struct pack_reader *reader, uint64_t number, uint64_t offset, size_t len, const unsigned char **bytes_out,
               size_t *have_out, struct errbuf *err);
 

@@ -98,9 +98,7 @@ int store_put_layer(struct store *store, struct layer_io *io, struct manifest_fi
     for (int taken = 0; rc == -EEXIST && taken < MAX_TAKEN; taken++) {
         const struct file_name name = {FILE_LAYER, record->variant, store_new_number(store)};
         struct path path;
-        *layer = (struct manifest_layer){.file = name.number};
-        manifest_set_shape(record, i, &view.shape);
-        layer->turn = bloom_layer_turn(&view);
+        *layer = (struct manifest_layer){.shape = view.shape, .file = name.number, .turn = bloom_layer_turn(&view)};
         rc = path_file(store, &path, &name, err);
         if (rc == 0 && (rc = file_list_add(made, &name)) != 0)
             errbuf_set(err, "out of memory");

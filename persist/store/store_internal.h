@@ -210,10 +210,10 @@ struct bits_reader {
 int bits_reader_init(struct bits_reader *reader, struct store *store); /* 0 or -ENOMEM; deinit in any case */
 void bits_reader_deinit(struct bits_reader *reader);
 
-/* Reads all layers of the record into those of the filter, which are of the same shapes. 0, or as layer_read();
- * `pack_is_lost_out`: the pack is missing, or cannot be read. The errbuf names the file. */
+/* Reads all layers of the record into those of the filter, which are of the same shapes. 0, or as layer_read() or
+ * pack_read(). The errbuf names the file. */
 int bits_read(struct bits_reader *reader, const struct manifest_filter *record, struct bloom_filter *filter,
-              bool *pack_is_lost_out, struct errbuf *err);
+              struct errbuf *err);
 
 /* Maps the index for the thread that saves, and unmaps it unless others need it. */
 int reading_map(struct store *store); /* 0 or -ENOMEM */

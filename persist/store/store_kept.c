@@ -46,7 +46,7 @@ bool kept_is_whole(struct save *save, const struct manifest_filter *record)
 
     for (unsigned i = 0; i < record->nlayers; i++) {
         const struct file_name name = manifest_layer_file(record, i);
-        whole = is_whole(save, &name, filterdb_bytes(record->layers[i].nwords)) && whole;
+        whole = is_whole(save, &name, filterdb_bytes(record->layers[i].shape.nwords)) && whole;
     }
     return whole;
 }
@@ -220,13 +220,13 @@ static int keep_packed(const struct keeping *keeping, struct errbuf *err)
 
     pack_reader_init(&reader, keeping->fs, keeping->store->dir);
     for (unsigned i = 0; rc == 0 && i < filter->nlayers; i++) {
-        size_t size = (size_t)filterdb_bytes(filter->layers[i].nwords), have = 0;
+        size_t size = (size_t)filterdb_bytes(filter->layers[i].shape.nwords), have = 0;
         const struct file_name name = {FILE_LAYER, filter->variant, i};
         const unsigned char *bytes;
         struct path to;
         rc = pack_read(&reader, filter->pack, offset, size, &bytes, &have, err);
         offset += size;
-        if (rc == PACK_MISSING || rc == PACK_SHORT)
+        if (rc == -ENOENT || rc == FS_ENDS)
             rc = 0;
         if (rc < 0 && !fs_error_passes(rc)) {
             rc = keep_pack(keeping, rc, err);

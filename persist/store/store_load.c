@@ -15,14 +15,7 @@
 #define LOAD_AT_ONCE 256 /* filters that a thread takes, and */
 #define LOAD_SHARES  64  /* at most this part of the remaining ones */
 
-/* A pack that is missing, or cannot be read. Without this table the log would have a line for each filter in it. */
-struct lost_pack {
-    uint64_t number, filters;
-    struct errbuf names; /* of the first ones */
-    struct errbuf reason;
-};
-
-#define NAMES_SHOWN 3
+#define REPORTED 10 /* filters in quarantine that the log names: a lost pack has thousands */
 
 struct loading {
     struct store *store;
@@ -30,11 +23,10 @@ struct loading {
     const struct store_loader *loader;
     struct fate **written; /* filters written by store_write() */
     size_t nwritten;
-    atomic_size_t next;     /* entry to load next; after the entries, these */
-    atomic_int rc;          /* the first failure of the loading as a whole */
-    struct errbuf *err;     /* its text; written by the thread that set `rc` */
-    struct lost_pack *lost; /* under the store's lock */
-    size_t nlost;
+    atomic_size_t next; /* entry to load next; after the entries, these */
+    atomic_int rc;      /* the first failure of the loading as a whole */
+    struct errbuf *err; /* its text; written by the thread that set `rc` */
+    atomic_uint quarantined;
     struct store_load_summary *summary;
 };
 
@@ -63,16 +55,13 @@ struct loadee {
     const struct manifest_filter *filter;
     struct store_filter info;
     bool is_saved; /* in the MANIFEST */
-    bool pack_is_lost;
 };
 
 /* Gives the filter all its layers, with their counts. */
 static int make_layers(const struct manifest_filter *record, struct bloom_filter *bloom, struct errbuf *err)
 {
     for (unsigned i = 0; i < record->nlayers; i++) {
-        struct bloom_shape shape;
-        manifest_get_shape(record, i, &shape);
-        int rc = i > 0 ? bloom_filter_append_layer(bloom, &shape, err) : 0;
+        int rc = i > 0 ? bloom_filter_append_layer(bloom, &record->layers[i].shape, err) : 0;
 
         if (rc == -ENOMEM)
             errbuf_set(err, "out of memory");
@@ -99,7 +88,7 @@ static int read_filter(struct loadee *loadee, struct bloom_filter *bloom, struct
         thread->counts.left++;
         return 0;
     }
-    int rc = bits_read(&thread->bits, record, bloom, &loadee->pack_is_lost, err);
+    int rc = bits_read(&thread->bits, record, bloom, err);
     thread->counts.bytes += rc == 0 ? manifest_filter_bytes(record) : 0;
     return rc;
 }
@@ -125,10 +114,8 @@ static int load_into(struct loadee *loadee, struct bloom_class *class, struct er
 static int try_filter(struct loadee *loadee, struct errbuf *err)
 {
     const struct manifest_filter *filter = loadee->filter;
-    struct bloom_shape shape;
     struct bloom_class *class = NULL;
-    manifest_get_shape(filter, 0, &shape);
-    int rc = bloom_class_get(loadee->thread->loading->pool, &filter->params, &shape, &class, err);
+    int rc = bloom_class_get(loadee->thread->loading->pool, &filter->params, &filter->layers[0].shape, &class, err);
     if (rc == -ENOMEM)
         errbuf_set(err, "out of memory");
     if (rc != 0)
@@ -138,59 +125,20 @@ static int try_filter(struct loadee *loadee, struct errbuf *err)
     return rc;
 }
 
-/* False: the filter needs a report of its own. */
-static bool note_lost(struct loading *loading, uint64_t pack, const char *name, const struct errbuf *reason)
-{
-    struct lost_pack *lost = loading->lost;
-    size_t i = 0;
-
-    while (i < loading->nlost && lost[i].number != pack)
-        i++;
-    if (i == loading->nlost) {
-        lost = realloc(lost, (i + 1) * sizeof(*lost));
-        if (!lost)
-            return false;
-        lost[i] = (struct lost_pack){.number = pack, .reason = *reason};
-        loading->lost = lost;
-        loading->nlost++;
-    }
-    struct errbuf *names = &lost[i].names;
-    size_t used = strlen(names->text);
-    if (lost[i].filters++ < NAMES_SHOWN)
-        snprintf(names->text + used, sizeof(names->text) - used, "%s'%s'", used ? ", " : "", name);
-    return true;
-}
-
-static void report_lost(struct loading *loading)
-{
-    for (size_t i = 0; i < loading->nlost; i++) {
-        const struct lost_pack *lost = &loading->lost[i];
-        if (lost->filters == 1)
-            store_report(loading->store, STORE_WARNING, "filter %s is quarantined: %s", lost->names.text,
-                         lost->reason.text);
-        else
-            store_report(loading->store, STORE_WARNING, "%s: %" PRIu64 " filters are quarantined: %s%s",
-                         lost->reason.text, lost->filters, lost->names.text,
-                         lost->filters > NAMES_SHOWN ? " and others" : "");
-    }
-    free(loading->lost);
-}
-
 static int quarantine(struct loadee *loadee, const struct errbuf *reason)
 {
     struct load_thread *thread = loadee->thread;
     struct store *store = thread->loading->store;
-    struct shown_name shown = show_name(loadee->info.name, loadee->info.name_len);
 
     lock_take(&store->lock);
     int rc = fate_quarantine(store, loadee->info.id, FATE_QUARANTINED);
-    bool noted = loadee->pack_is_lost && note_lost(thread->loading, loadee->filter->pack, shown.text, reason);
     lock_give(&store->lock);
     if (rc != 0)
         return rc;
     thread->counts.quarantined++;
-    if (!noted)
-        store_report(store, STORE_WARNING, "filter '%s' is quarantined: %s", shown.text, reason->text);
+    if (atomic_fetch_add(&thread->loading->quarantined, 1) < REPORTED)
+        store_report(store, STORE_WARNING, "filter '%s' is quarantined: %s",
+                     show_name(loadee->info.name, loadee->info.name_len).text, reason->text);
     thread->loading->loader->quarantined(thread->loading->loader->ctx, &loadee->info, reason->text);
     return 0;
 }
@@ -353,7 +301,9 @@ int store_load(struct store *store, struct bloom_pool *pool, unsigned nthreads, 
         if (threads[i].started)
             pthread_join(threads[i].id, NULL);
     }
-    report_lost(&loading);
+    if (atomic_load(&loading.quarantined) > REPORTED)
+        store_report(store, STORE_WARNING, "%u more filters are quarantined",
+                     atomic_load(&loading.quarantined) - REPORTED);
     rc = atomic_load(&loading.rc);
     if (rc == 0)
         rc = sweep_start(store, &summary, err);

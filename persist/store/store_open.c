@@ -33,7 +33,7 @@ static int name_files(struct store *store, const struct manifest_filter *filter,
 {
     for (unsigned i = 0; i < filter->nlayers; i++) {
         const struct manifest_layer *layer = &filter->layers[i];
-        store->opened.bytes += filterdb_bytes(layer->nwords);
+        store->opened.bytes += filterdb_bytes(layer->shape.nwords);
         if (filter->pack)
             continue;
         if (id_map_has(&store->opened.named, layer->file))
@@ -47,7 +47,7 @@ static int name_files(struct store *store, const struct manifest_filter *filter,
 static void unname_files(struct store *store, const struct manifest_filter *filter)
 {
     for (unsigned i = 0; i < filter->nlayers; i++) {
-        store->opened.bytes -= filterdb_bytes(filter->layers[i].nwords);
+        store->opened.bytes -= filterdb_bytes(filter->layers[i].shape.nwords);
         if (!filter->pack)
             id_map_remove(&store->opened.named, filter->layers[i].file);
     }

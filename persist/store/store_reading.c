@@ -131,14 +131,12 @@ void bits_reader_deinit(struct bits_reader *reader)
 
 /* Layers are one after the other. */
 static int read_packed_layer(struct bits_reader *reader, const struct manifest_filter *record,
-                             const struct bloom_layer_view *view, unsigned i, uint64_t offset, bool *pack_is_lost_out,
-                             struct errbuf *err)
+                             const struct bloom_layer_view *view, unsigned i, uint64_t offset, struct errbuf *err)
 {
     const unsigned char *bytes;
     size_t size = (size_t)filterdb_bytes(view->shape.nwords);
     int rc = pack_read(&reader->packs, record->pack, offset, size, &bytes, NULL, err);
 
-    *pack_is_lost_out = rc == PACK_MISSING || (rc < 0 && rc != -ENOMEM);
     if (rc != 0)
         return rc;
     rc = layer_decode(bytes, view, record->layers[i].xxh3, err);
@@ -160,19 +158,18 @@ static int read_layer(struct bits_reader *reader, const struct manifest_filter *
 }
 
 int bits_read(struct bits_reader *reader, const struct manifest_filter *record, struct bloom_filter *filter,
-              bool *pack_is_lost_out, struct errbuf *err)
+              struct errbuf *err)
 {
     uint64_t offset = record->pack_offset; /* if it is in a pack */
     int rc = 0;
 
-    *pack_is_lost_out = false;
     bloom_filter_expect_fill(filter);
     for (unsigned i = 0; i < record->nlayers && rc == 0; i++) {
         struct bloom_layer_view view;
         bloom_filter_layer(filter, i, &view);
-        rc = record->pack ? read_packed_layer(reader, record, &view, i, offset, pack_is_lost_out, err)
+        rc = record->pack ? read_packed_layer(reader, record, &view, i, offset, err)
                           : read_layer(reader, record, &view, i, err);
-        offset += filterdb_bytes(record->layers[i].nwords);
+        offset += filterdb_bytes(record->layers[i].shape.nwords);
     }
     return rc;
 }
@@ -269,12 +266,10 @@ static int find_record(struct store *store, uint64_t id, struct manifest_filter 
 static bool is_of(const struct manifest_filter *record, const struct bloom_filter *filter, struct errbuf *err)
 {
     for (unsigned i = 0; i < record->nlayers; i++) {
-        struct bloom_shape shape;
         struct bloom_layer_view view;
-        manifest_get_shape(record, i, &shape);
         if (i < bloom_filter_nlayers(filter)) {
             bloom_filter_layer(filter, i, &view);
-            if (bloom_shape_equal(&shape, &view.shape))
+            if (bloom_shape_equal(&record->layers[i].shape, &view.shape))
                 continue;
         }
         errbuf_set(err, "layer %u in the last save is not the one in memory", i);
@@ -288,13 +283,12 @@ static int read_record(struct store *store, const struct manifest_filter *record
                        struct errbuf *err)
 {
     struct bits_reader reader;
-    bool lost;
 
     if (!is_of(record, filter, err))
         return STORE_DAMAGED;
     int rc = bits_reader_init(&reader, store);
     if (rc == 0)
-        rc = bits_read(&reader, record, filter, &lost, err);
+        rc = bits_read(&reader, record, filter, err);
     bits_reader_deinit(&reader);
     return rc == 0 || fs_error_passes(rc) ? rc : STORE_DAMAGED;
 }

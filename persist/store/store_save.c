@@ -172,12 +172,10 @@ static void begin_record(struct manifest_filter *record, const struct store_item
 static bool layer_stays(struct save *save, const struct manifest_filter *before, const struct bloom_layer_view *view,
                         unsigned i)
 {
-    struct bloom_shape shape;
-
     if (!before || before->pack || i + 1 >= before->nlayers || i + 1 >= save->record.nlayers)
         return false;
-    manifest_get_shape(before, i, &shape);
-    return bloom_shape_equal(&shape, &view->shape) && before->layers[i].xxh3 == layer_digest(&save->io, view);
+    return bloom_shape_equal(&before->layers[i].shape, &view->shape) &&
+           before->layers[i].xxh3 == layer_digest(&save->io, view);
 }
 
 static int write_layer(struct save *save, const struct store_item *item, const struct manifest_filter *before,
@@ -201,7 +199,7 @@ static int write_layer(struct save *save, const struct store_item *item, const s
     int rc = store_put_layer(save->store, &save->io, &save->record, i, item->filter, !save->sync_all, &save->made, err);
     if (rc == 0) {
         save->summary->layers_written++;
-        save->summary->bytes += 8 + 8 * layer->nwords;
+        save->summary->bytes += 8 + 8 * layer->shape.nwords;
     }
     return rc;
 }

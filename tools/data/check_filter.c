@@ -33,41 +33,21 @@ void filter_checker_deinit(struct filter_checker *checker)
 
 /* ---- shapes ---- */
 
-static int append_layers(struct bloom_filter *filter, const struct bloom_shape *shapes, unsigned nlayers,
-                         const struct log_filter *grown, struct errbuf *why)
-{
-    unsigned i = 1;
-    int rc = 0;
-
-    for (; rc == 0 && i < nlayers; i++)
-        rc = bloom_filter_append_layer(filter, &shapes[i], why);
-    for (; rc == 0 && grown && i < grown->ngrown && grown->grown[i].nwords; i++)
-        rc = bloom_filter_append_layer(filter, &grown->grown[i], why);
-    if (rc != 0)
-        errbuf_prefix(why, "layer %u", i - 1);
-    return rc;
-}
-
 /* The words are not touched, so they take no memory. */
 bool filter_shape_is_possible(struct filter_checker *checker, const struct bloom_params *params,
                               const struct bloom_shape *shapes, unsigned nlayers, const struct log_filter *grown,
                               struct errbuf *why)
 {
-    struct bloom_class *class = NULL;
     struct bloom_filter *filter = NULL;
 
     errbuf_set(why, "out of memory");
-    int rc = bloom_class_get(checker->pool, params, &shapes[0], &class, why);
-    if (rc == 0 && !(filter = aligned_alloc(64, (bloom_filter_bytes(class) + 63) & ~(size_t)63)))
-        rc = -ENOMEM;
-    if (rc == 0)
-        rc = bloom_filter_init(filter, class, why);
-    if (rc == 0) {
-        rc = append_layers(filter, shapes, nlayers, grown, why);
-        bloom_filter_deinit(filter);
+    int rc = bloom_filter_create(checker->pool, params, shapes, nlayers, &filter, why);
+    for (unsigned i = nlayers; rc == 0 && grown && i < grown->ngrown && grown->grown[i].nwords; i++) {
+        rc = bloom_filter_append_layer(filter, &grown->grown[i], why);
+        if (rc != 0)
+            errbuf_prefix(why, "layer %u", i);
     }
-    free(filter);
-    bloom_class_release(class);
+    bloom_filter_destroy(filter);
     return rc == 0;
 }
 
@@ -77,10 +57,9 @@ bool filter_shape_is_possible(struct filter_checker *checker, const struct bloom
 static bool bytes_are_right(const unsigned char *head, uint64_t size, uint64_t found,
                             const struct manifest_filter *filter, unsigned i, struct errbuf *why)
 {
-    struct bloom_shape shape;
+    const struct manifest_layer *layer = &filter->layers[i];
 
-    manifest_get_shape(filter, i, &shape);
-    return layer_check(head, size, &shape, found, filter->layers[i].xxh3, why) == LAYER_OK;
+    return layer_check(head, size, &layer->shape, found, layer->xxh3, why) == LAYER_OK;
 }
 
 struct reading {
@@ -116,7 +95,7 @@ static bool file_is_whole(struct filter_checker *checker, const char *path, cons
 static bool packed_layer_is_whole(struct filter_checker *checker, const struct manifest_filter *filter, unsigned i,
                                   uint64_t offset, struct errbuf *why)
 {
-    size_t len = (size_t)filterdb_bytes(filter->layers[i].nwords);
+    size_t len = (size_t)filterdb_bytes(filter->layers[i].shape.nwords);
     const unsigned char *bytes;
 
     progress_add(checker->progress, len);

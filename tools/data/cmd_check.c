@@ -137,7 +137,7 @@ static void check_layers(struct check *check, const struct manifest_filter *filt
         check->found.looked_at++;
         if (!filter_layer_is_whole(&check->checker, filter, i, offset, &why))
             complain_of(check, &check->found.damaged, info, why.text);
-        offset += filterdb_bytes(filter->layers[i].nwords);
+        offset += filterdb_bytes(filter->layers[i].shape.nwords);
     }
 }
 
@@ -155,7 +155,7 @@ static void check_shape(struct check *check, const struct manifest_filter *filte
     struct errbuf why = {{0}};
 
     for (unsigned i = 0; i < filter->nlayers; i++)
-        manifest_get_shape(filter, i, &shapes[i]);
+        shapes[i] = filter->layers[i].shape;
     if (!filter_shape_is_possible(&check->checker, &filter->params, shapes, filter->nlayers, growth(check, logged),
                                   &why))
         complain_of(check, &check->found.impossible, info, why.text);
@@ -233,7 +233,7 @@ static int count_filter(void *ctx, const struct manifest_filter *filter, struct 
     for (unsigned i = 0; i < filter->nlayers; i++) {
         manifest->layers++;
         manifest->items += filter->layers[i].items - filter->layers[i].turn.base;
-        manifest->bytes += filterdb_bytes(filter->layers[i].nwords);
+        manifest->bytes += filterdb_bytes(filter->layers[i].shape.nwords);
     }
     return id_map_set(&check->saved, filter->id, NULL);
 }

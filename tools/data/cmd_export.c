@@ -48,11 +48,10 @@ struct target {
 
 static void describe_target(struct target *target, const char *dir, const struct manifest_filter *filter, unsigned i)
 {
-    struct bloom_shape shape;
+    const struct manifest_layer *layer = &filter->layers[i];
 
-    manifest_get_shape(filter, i, &shape);
-    target->head_len = export_file_header(&filter->params, &shape, filter->layers[i].items, target->head);
-    target->len = export_file_bytes(&shape);
+    target->head_len = export_file_header(&filter->params, &layer->shape, layer->items, target->head);
+    target->len = export_file_bytes(&layer->shape);
     target_name(target->path, sizeof(target->path), dir, filter->variant, i, ".bits", filter->params.key);
 }
 
@@ -114,7 +113,7 @@ static int copy_layer(struct export *export, const struct manifest_filter *filte
                       struct writing *writing, const char *from, struct errbuf *why)
 {
     const struct manifest_layer *layer = &filter->layers[i];
-    uint64_t size = filterdb_bytes(layer->nwords), found = size, xxh3 = 0;
+    uint64_t size = filterdb_bytes(layer->shape.nwords), found = size, xxh3 = 0;
     const unsigned char *bytes;
     int rc = 0;
 
@@ -175,16 +174,16 @@ static int export_layer(struct export *export, const struct manifest_filter *fil
 
 static void report_layer(struct export *export, const char *path, const struct manifest_layer *layer)
 {
-    uint64_t bits = 64 * layer->nwords;
+    uint64_t bits = 64 * layer->shape.nwords;
 
     struct buf *json = output_object(&export->out);
 
     if (json) {
         output_string(json, "file", path);
-        JSON_COUNTS(json, {"k", layer->k}, {"bits", bits}, {"items", layer->items});
+        JSON_COUNTS(json, {"k", layer->shape.k}, {"bits", bits}, {"items", layer->items});
         json_end(json, '}');
     } else {
-        printf("%s: k %u, %" PRIu64 " bits, %s\n", path, layer->k, bits, log_count(layer->items, "item").text);
+        printf("%s: k %u, %" PRIu64 " bits, %s\n", path, layer->shape.k, bits, log_count(layer->items, "item").text);
     }
 }
 
@@ -218,7 +217,7 @@ static int on_filter(void *ctx, const struct manifest_filter *filter, struct err
     for (unsigned i = 0; i < filter->nlayers && export->status == TOOL_OK; i++) {
         describe_target(&target, export->target, filter, i);
         int rc = export_layer(export, filter, i, at, &target, &why);
-        at += filterdb_bytes(filter->layers[i].nwords);
+        at += filterdb_bytes(filter->layers[i].shape.nwords);
         progress_hide(&export->progress);
         if (rc != 0)
             export->status =

@@ -71,7 +71,7 @@ void rdb_scan_close(struct rdb_scan *scan);
 /* Gives a found filter a reason not to be imported. */
 void rdb_scan_refuse(struct rdb_scan *scan, struct rdb_found *found, const char *reason);
 
-/* Makes the filter, in storage to be freed after bloom_filter_deinit(). 0; or -1 with the reason in `err`. */
+/* Makes the filter, in memory of its own (bloom_filter_destroy()). 0; or -1 with the reason in `err`. */
 int rdb_scan_load(struct rdb_scan *scan, const struct rdb_found *found, struct bloom_pool *pool,
                   struct bloom_filter **filter_out, struct errbuf *err);
 

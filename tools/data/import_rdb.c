@@ -201,8 +201,7 @@ static void on_release(void *ctx, struct store_item *item)
 
     import->done += found->bytes;
     progress_update(&import->progress, import->done);
-    bloom_filter_deinit(item->filter);
-    free(item->filter);
+    bloom_filter_destroy(item->filter);
     free((char *)(uintptr_t)item->name - offsetof(struct tool_key, bytes));
 }
 

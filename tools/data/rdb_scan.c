@@ -242,27 +242,6 @@ void rdb_scan_close(struct rdb_scan *scan)
 
 /* ---- one filter with its bits ---- */
 
-static int make(const struct bloom_params *params, const struct bloom_shape *shapes, unsigned nlayers,
-                struct bloom_pool *pool, struct bloom_filter **filter_out, struct errbuf *err)
-{
-    struct bloom_class *class;
-    int rc = bloom_class_get(pool, params, &shapes[0], &class, err);
-
-    if (rc != 0)
-        return rc;
-    struct bloom_filter *filter = malloc(bloom_filter_bytes(class));
-    rc = filter ? bloom_filter_init(filter, class, err) : -ENOMEM;
-    bloom_class_release(class);
-    if (rc != 0) {
-        free(filter);
-        return rc;
-    }
-    *filter_out = filter;
-    for (unsigned i = 1; rc == 0 && i < nlayers; i++)
-        rc = bloom_filter_append_layer(filter, &shapes[i], err);
-    return rc;
-}
-
 static int put_bits(void *ctx, unsigned layer, uint64_t offset, const unsigned char *bytes, size_t len)
 {
     bloom_filter_put_bytes(ctx, layer, offset, bytes, len);
@@ -282,7 +261,7 @@ static int load(struct rdb_scan *scan, const struct rdb_found *found, struct blo
     if (rc == 0)
         rc = redisbloom_check(&numbers->value, &params, numbers->shapes, &bytes, err);
     if (rc == 0)
-        rc = make(&params, numbers->shapes, found->nlayers, pool, filter_out, err);
+        rc = bloom_filter_create(pool, &params, numbers->shapes, found->nlayers, filter_out, err);
     if (rc != 0)
         return rc;
     read_from(&reader, &numbers->place, scan, found->at, err);
@@ -301,8 +280,9 @@ struct making {
 static int make_cuckoo(void *ctx, const struct dump_plan *plan, unsigned layer, struct bloom_filter **filter_out)
 {
     struct making *making = ctx;
-    int rc =
-        layer > 0 ? 0 : make(&plan->params, plan->shapes, plan->nlayers, making->pool, &making->filter, making->err);
+    int rc = layer > 0 ? 0
+                       : bloom_filter_create(making->pool, &plan->params, plan->shapes, plan->nlayers, &making->filter,
+                                             making->err);
 
     *filter_out = making->filter;
     return rc;
@@ -332,8 +312,6 @@ int rdb_scan_load(struct rdb_scan *scan, const struct rdb_found *found, struct b
         *filter_out = filter;
         return 0;
     }
-    if (filter)
-        bloom_filter_deinit(filter);
-    free(filter);
+    bloom_filter_destroy(filter);
     return check_status(rc, err);
 }

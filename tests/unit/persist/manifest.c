@@ -64,36 +64,37 @@ static struct manifest_text sample(void)
         .variant = BLOOM_ME,
         .expires_ms = INT64_MAX,
         .nlayers = 2,
-        .layers = {{.nwords = 157, .items = 1000, .xxh3 = 0x0123456789abcdef, .file = 3, .k = 7},
-                   {.nwords = 2147483647, .items = UINT64_MAX, .xxh3 = 0, .file = 9, .k = 21}},
+        .layers = {{.shape.nwords = 157, .items = 1000, .xxh3 = 0x0123456789abcdef, .file = 3, .shape.k = 7},
+                   {.shape.nwords = 2147483647, .items = UINT64_MAX, .xxh3 = 0, .file = 9, .shape.k = 21}},
     };
     struct manifest_filter empty_name = {.id = MANIFEST_MAX_NUMBER,
                                          .name = "",
                                          .params = {.capacity = UINT64_MAX, .error_rate = 0x1.fffffffffffffp-1},
                                          .nlayers = 1,
-                                         .layers = {{.nwords = 1, .xxh3 = UINT64_MAX, .file = 1, .k = 1}}};
-    struct manifest_filter packed = {.id = 18,
-                                     .name = "packed",
-                                     .name_len = 6,
-                                     .pack = 8,
-                                     .pack_offset = 45,
-                                     .params = {.capacity = 100, .error_rate = 0.01},
-                                     .nlayers = 2,
-                                     .layers = {{.nwords = 15, .k = 7}, {.nwords = 8175, .k = 8}}};
+                                         .layers = {{.shape.nwords = 1, .xxh3 = UINT64_MAX, .file = 1, .shape.k = 1}}};
+    struct manifest_filter packed = {
+        .id = 18,
+        .name = "packed",
+        .name_len = 6,
+        .pack = 8,
+        .pack_offset = 45,
+        .params = {.capacity = 100, .error_rate = 0.01},
+        .nlayers = 2,
+        .layers = {{.shape.nwords = 15, .shape.k = 7}, {.shape.nwords = 8175, .shape.k = 8}}};
     struct manifest_filter redisbloom = {.id = 19,
                                          .name = "moved",
                                          .name_len = 5,
                                          .params = {100, 0.01, 2, 5, .key = UINT64_C(0x00123456789abcde)},
                                          .variant = BLOOM_REDISBLOOM,
                                          .nlayers = 1,
-                                         .layers = {{.nwords = 19,
-                                                     .k = 57,
+                                         .layers = {{.shape.nwords = 19,
+                                                     .shape.k = 57,
                                                      .file = 4,
-                                                     .n2 = 10,
-                                                     .spare_bytes = 3,
-                                                     .capacity = 99,
-                                                     .error_rate = 5e-17,
-                                                     .bpe = 81.5}}};
+                                                     .shape.n2 = 10,
+                                                     .shape.spare_bytes = 3,
+                                                     .shape.capacity = 99,
+                                                     .shape.error_rate = 5e-17,
+                                                     .shape.bpe = 81.5}}};
     struct manifest_filter valkey = {
         .id = 20,
         .name = "seeded",
@@ -102,7 +103,7 @@ static struct manifest_text sample(void)
                    .seed = {"0123456789abcdefghijklmnopqrst\xff"}},
         .variant = BLOOM_VALKEY,
         .nlayers = 1,
-        .layers = {{.nwords = 15, .k = 7, .file = 5, .capacity = 100, .error_rate = 0.01, .bpe = 9.6}}};
+        .layers = {{.shape.nwords = 15, .shape.k = 7, .file = 5, .shape.capacity = 100, .shape.error_rate = 0.01, .shape.bpe = 9.6}}};
 
     cr_assert_eq(manifest_format_magic(&text), 0);
     cr_assert_eq(manifest_format_filter(&text, &filter), 0);
@@ -392,7 +393,7 @@ Test(manifest, every_error_rate_is_kept_to_the_last_bit)
                                          .name_len = 1,
                                          .params = {1, rate, 0},
                                          .nlayers = 1,
-                                         .layers = {{.nwords = 1, .file = 1, .k = 1}}};
+                                         .layers = {{.shape.nwords = 1, .file = 1, .shape.k = 1}}};
         struct manifest_sink sink = {keep_rate, ignore_gone, &read};
 
         if (!(rate > 0))

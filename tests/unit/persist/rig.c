@@ -143,7 +143,7 @@ static int search_filter(void *ctx, const struct manifest_filter *filter, struct
         search->file = (struct file_name){.kind = FILE_PACK, .number = filter->pack};
         search->offset = filter->pack_offset;
         for (unsigned i = 0; i < search->layer; i++)
-            search->offset += 8 + 8 * filter->layers[i].nwords;
+            search->offset += 8 + 8 * filter->layers[i].shape.nwords;
     }
     return 0;
 }

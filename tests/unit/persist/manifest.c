@@ -95,15 +95,19 @@ static struct manifest_text sample(void)
                                                      .shape.capacity = 99,
                                                      .shape.error_rate = 5e-17,
                                                      .shape.bpe = 81.5}}};
-    struct manifest_filter valkey = {
-        .id = 20,
-        .name = "seeded",
-        .name_len = 6,
-        .params = {100, 0.01, UINT32_MAX, BLOOM_OPTION_VALKEY, .tightening = 0.5,
-                   .seed = {"0123456789abcdefghijklmnopqrst\xff"}},
-        .variant = BLOOM_VALKEY,
-        .nlayers = 1,
-        .layers = {{.shape.nwords = 15, .shape.k = 7, .file = 5, .shape.capacity = 100, .shape.error_rate = 0.01, .shape.bpe = 9.6}}};
+    struct manifest_filter valkey = {.id = 20,
+                                     .name = "seeded",
+                                     .name_len = 6,
+                                     .params = {100, 0.01, UINT32_MAX, BLOOM_OPTION_VALKEY, .tightening = 0.5,
+                                                .seed = {"0123456789abcdefghijklmnopqrst\xff"}},
+                                     .variant = BLOOM_VALKEY,
+                                     .nlayers = 1,
+                                     .layers = {{.shape.nwords = 15,
+                                                 .shape.k = 7,
+                                                 .file = 5,
+                                                 .shape.capacity = 100,
+                                                 .shape.error_rate = 0.01,
+                                                 .shape.bpe = 9.6}}};
 
     cr_assert_eq(manifest_format_magic(&text), 0);
     cr_assert_eq(manifest_format_filter(&text, &filter), 0);

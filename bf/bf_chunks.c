@@ -8,6 +8,7 @@
 #include "bf_out.h"
 #include "bloom_size.h"
 #include "clock.h"
+#include "valkey_dump.h"
 
 /* ---- BF.SCANDUMP ---- */
 
@@ -318,4 +319,18 @@ bool cf_chunk_place(const struct bloom_filter *filter, int64_t iterator, struct 
     unsigned layer;
     *at_out = (uint64_t)iterator - REDISBLOOM_HEADER_ITERATOR - data.len;
     return iterator > 0 && redisbloom_place(filter, (uint64_t)iterator, data.len, &layer, &offset);
+}
+
+/* ---- BF.LOAD ---- */
+
+bool bf_read_load(struct slice payload, bool terse, struct dump_plan *plan_out, struct errbuf *error_out)
+{
+    const char *theirs = valkey_load_error(payload.ptr, payload.len);
+    if (valkey_restore_plan(VALKEY_LOAD, payload.ptr, payload.len, plan_out, error_out) == DUMP_OK)
+        return true;
+    if (terse)
+        errbuf_set(error_out, "%s", theirs);
+    else
+        errbuf_prefix(error_out, "%s", theirs);
+    return false;
 }

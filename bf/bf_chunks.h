@@ -96,4 +96,10 @@ bool cf_read_header(struct slice data, struct dump_plan *plan_out, uint64_t *del
 /* The first slot of a chunk, counted over all sub-filters. False: this filter has no such slot. */
 bool cf_chunk_place(const struct bloom_filter *filter, int64_t iterator, struct slice data, uint64_t *at_out);
 
+/* ---- BF.LOAD ---- */
+
+/* The plan of a filter with this payload of valkey-bloom's, all of which is verified. False with the error for the
+ * client: valkey-bloom's, and unless `terse` the reason behind it. */
+bool bf_read_load(struct slice payload, bool terse, struct dump_plan *plan_out, struct errbuf *error_out);
+
 #endif

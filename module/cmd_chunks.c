@@ -5,6 +5,7 @@
 #include "effects.h"
 #include "handlers.h"
 #include "memory.h"
+#include "valkey_dump.h"
 
 HANDLER(cmd_bf_scandump)
 {
@@ -100,6 +101,38 @@ HANDLER(cmd_bf_loadchunk)
             engine.ReplyWithError(call->ctx, BF_KEY_EXISTS);
         }
     }
+}
+
+/* ---- BF.LOAD ---- */
+
+static void load_value(struct call *call, const struct dump_plan *plan, struct slice payload)
+{
+    struct errbuf err = {""};
+    int status;
+    struct value *value =
+        value_create_shaped(&plan->params, plan->shapes, plan->nlayers, !call_must_obey(call), &status, &err);
+    if (!value) {
+        call_not_made(call, status, &err);
+        return;
+    }
+    valkey_restore(VALKEY_LOAD, payload.ptr, payload.len, value_filter(value));
+    call_put(call, value);
+    tell(call, true);
+}
+
+HANDLER(cmd_bf_load)
+{
+    static struct dump_plan plan; /* 100 KB */
+    struct slice payload = call_arg(call, 2);
+    struct errbuf error = {""};
+    if (!call_open(call))
+        return;
+    if (call->value)
+        engine.ReplyWithError(call->ctx, "BUSYKEY Target key name already exists.");
+    else if (bf_read_load(payload, false, &plan, &error))
+        load_value(call, &plan, payload);
+    else
+        call_error(call, "%s", error.text);
 }
 
 /* ---- cuckoo filters ---- */

@@ -19,8 +19,9 @@
 #include "redisbloom.h"
 
 /* The module type of a value (rdb_reader.h). */
-#define REDISBLOOM_TYPE_ID UINT64_C(0x3016e5a289bef800)
-#define REDISBLOOM_ENCVER  4 /* the newest */
+#define REDISBLOOM_TYPE_NAME "MBbloom--"
+#define REDISBLOOM_TYPE_ID   UINT64_C(0x3016e5a289bef800)
+#define REDISBLOOM_ENCVER    4 /* the newest */
 
 /* The encoding versions that introduced fields: bits and n2; options; growth. Without options and growth they are 0 and
  * REDISBLOOM_DEFAULT_GROWTH; without bits and n2 there are as many as the entries need. */

@@ -208,3 +208,9 @@ bool entry_is_cuckoo(struct entry *entry)
     const struct bloom_filter *shape = entry_shape(entry);
     return shape && bloom_params_is_cuckoo(bloom_filter_params(shape));
 }
+
+bool entry_is_valkey(struct entry *entry)
+{
+    const struct bloom_filter *shape = entry_shape(entry);
+    return shape && bloom_params_have_seed(bloom_filter_params(shape));
+}

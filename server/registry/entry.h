@@ -32,8 +32,9 @@ struct bloom_filter *entry_filter(struct entry *entry);
 /* The filter for uses that need no bits (bloom_resident.h); NULL if it is quarantined. */
 struct bloom_filter *entry_shape(struct entry *entry);
 
-/* Whether it is a cuckoo filter; false if it is quarantined. */
+/* Whether it is a cuckoo filter, or one in valkey-bloom's layout; false if it is quarantined. */
 bool entry_is_cuckoo(struct entry *entry);
+bool entry_is_valkey(struct entry *entry);
 
 /* The bits are not in memory. For a pinned entry, true stays true until a thread reads the bits, and false stays false
  * as long as the pin. */

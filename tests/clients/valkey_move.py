@@ -3,14 +3,21 @@
 see with_daemon.py, valkey_bloom.py and move.py."""
 import os
 import random
+import subprocess
 import sys
 
+import redis
+
 import session
-from move import equal, holds, made, moves
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "module"))
+from recorded_rdb import crc64
+from move import TOOL, equal, holds, made, moves
+from session import PORT
 from stand_in import StandIn
 from valkey_bloom import Filter, ValkeyBloom, recorded
 
 RECORDINGS = sys.argv[2]
+DAEMON = f"redis://127.0.0.1:{PORT}"
 NAMES = sorted(name for name in os.listdir(RECORDINGS) if os.path.exists(os.path.join(RECORDINGS, name, "dump.bin")))
 
 
@@ -30,11 +37,12 @@ def large(nbytes):
     blob = b"\x01" + nbytes.to_bytes(8, "little") + b"\x06\0\0\0" + bytes(range(32)) + bits
     body = (bytes.fromhex("07816e5a2899f96dac01" "020102000411ea2d819997713f04000000000000e03f0201" "0580") +
             len(blob).to_bytes(4, "big") + blob + b"\x02\x80" + (nbytes // 2).to_bytes(4, "big") + b"\x02\x01\0")
-    return Filter.of_dump(body + b"\x50\0" + bytes(8))
+    body += b"\x08\0"
+    return Filter.of_dump(body + crc64(body).to_bytes(8, "little"))
 
 
 def test_filters_of_any_size_go_in_one_piece():
-    filters = {**recordings(), "large": large(3 << 20)}
+    filters = {**recordings(), "large": large(1200000)}
     filters["06_exp1"].ttl = 123456
     with ValkeyBloom(filters) as source, ValkeyBloom() as target:
         moves(0, f"moved    {len(filters)} filters", source, target, "--verify")
@@ -78,6 +86,44 @@ def test_other_filters_are_refused_one_by_one():
         holds("skipped large: the target takes filters of LAYOUT valkey only" in text, text)
     with ValkeyBloom(recordings()) as source, StandIn() as target:
         moves(3, "skipped 01_tiny_cap1: ERR Bad data format", source, target)
+
+
+def test_to_bloomery_and_back():
+    """With the same bits: the stand-in reads what it gets with code of its own, and answers from it."""
+    client = redis.Redis(port=PORT)
+    client.flushall()
+    filters = {**recordings(), "large": large(1200000)}
+    filters["06_exp1"].ttl = 1234567
+    with ValkeyBloom(filters) as source, ValkeyBloom() as target:
+        moves(0, f"moved    {len(filters)} filters", source, DAEMON, "--verify")
+        moves(0, f"there    {len(filters)}", source, DAEMON)
+        holds(1000000 < client.pttl("06_exp1") <= 1234567, "the time to live")
+        for name in NAMES:
+            with open(os.path.join(RECORDINGS, name, "probes.hex"), encoding="ascii") as file:
+                probes = [bytes.fromhex(line) for line in file.read().split("\n")[:-1]]
+            with open(os.path.join(RECORDINGS, name, "answers.txt"), encoding="ascii") as file:
+                equal(client.execute_command("BF.MEXISTS", name, *probes), [int(answer) for answer in file.read().split()])
+        moves(0, f"moved    {len(filters)} filters", DAEMON, target, "--verify")
+        same(source, target)
+        client.execute_command("BF.ADD", "own", "a")
+        text = moves(3, "skipped own: the target takes filters of LAYOUT valkey only", DAEMON, target)
+        holds(f"there    {len(filters)}" in text, text)
+        moves(3, "skipped large: it has", DAEMON, ValkeyBloom(limit=100000))
+    client.flushall()
+
+
+def test_files_of_valkey_8_and_9():
+    """Version 11 of RDB, with Redis's magic; and 80, with Valkey's own."""
+    for head in (b"REDIS0011", b"VALKEY080"):
+        data = head + b"\xfe\0"
+        for name in NAMES:
+            data += b"\x07" + bytes([len(name)]) + name.encode() + recorded(RECORDINGS, name).dump[1:-10]
+        data += b"\xff" + bytes(8)
+        path = os.path.join(session.TEST_DIR, "valkey.rdb")
+        with open(path, "wb") as file:
+            file.write(data)
+        done = subprocess.run([TOOL, "import", "--rdb", path, "--list"], capture_output=True, text=True, timeout=60)
+        holds(done.returncode == 0 and f"{len(NAMES)} filters with" in done.stdout, done.stdout + done.stderr)
 
 
 if __name__ == "__main__":

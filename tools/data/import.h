@@ -23,8 +23,8 @@ const char *import_outcome(int status);
 /* The form with --rdb, for the filters of an RDB file. An exit code. */
 int import_rdb(const struct tool_args *args);
 
-/* rdb_scan: finds RedisBloom's Bloom and cuckoo filters in an RDB file, and the module's cuckoo filters, and counts its
- * other values. */
+/* rdb_scan: finds RedisBloom's Bloom and cuckoo filters in an RDB file, valkey-bloom's filters, and the module's cuckoo
+ * filters, and counts its other values. */
 
 struct rdb_found {
     uint64_t db;
@@ -33,7 +33,8 @@ struct rdb_found {
     int64_t expires_ms; /* unix time, 0: never */
     bool cuckoo;
     uint64_t type; /* of the module, with the version of the encoding */
-    uint64_t at;   /* offset of the value */
+    const char *type_name;
+    uint64_t at; /* offset of the value */
 
     /* The filter, or the reason why it cannot be imported. */
     char *reason; /* NULL: none */

@@ -9,11 +9,9 @@
 #include <string.h>
 
 #include "clock.h"
-#include "cuckoo_dump.h"
 #include "dump.h"
 #include "log_text.h"
 #include "output.h"
-#include "redisbloom_format.h"
 
 #define COMMAND    "import"
 #define PACK_LIMIT (16u << 10) /* as the daemon's save-pack-limit */
@@ -244,10 +242,7 @@ static void print_object(struct buf *json, const struct import *import, const st
     json_begin(json, NULL, '{');
     json_count(json, "db", found->db);
     json_bytes(json, "name", (struct slice){found->name, found->name_len});
-    json_str(json, "type",
-             !found->cuckoo                                   ? "MBbloom--"
-             : RDB_MODULE_TYPE(found->type) == CUCKOO_TYPE_ID ? CUCKOO_TYPE_NAME
-                                                              : CUCKOO_OWN_TYPE_NAME);
+    json_str(json, "type", found->type_name);
     if (!found->reason || found->nlayers > 0) {
         JSON_COUNTS(json, {"layers", found->nlayers}, {"items", found->items}, {"capacity", found->capacity});
         json_real(json, "error_rate", found->params.error_rate);

@@ -13,6 +13,7 @@
 #include "log_text.h"
 #include "output.h"
 #include "redisbloom_format.h"
+#include "valkey_dump.h"
 #include "errbuf.h"
 
 #define BUFFER_BYTES (256 * 1024)
@@ -84,13 +85,26 @@ static void count_kind(struct rdb_scan *scan, const char *kind)
     scan->kinds[i].keys++;
 }
 
+/* The types of filters. */
+static const struct type {
+    uint64_t id;
+    const char *name;
+    bool cuckoo;
+} types[] = {
+    {REDISBLOOM_TYPE_ID, REDISBLOOM_TYPE_NAME, false},
+    {VALKEY_TYPE_ID, VALKEY_TYPE_NAME, false},
+    {CUCKOO_TYPE_ID, CUCKOO_TYPE_NAME, true},
+    {CUCKOO_OWN_TYPE_ID, CUCKOO_OWN_TYPE_NAME, true},
+};
+
 static int on_key(void *ctx, const struct rdb_key *key)
 {
     struct rdb_scan *scan = ctx;
 
-    uint64_t type = key->module ? RDB_MODULE_TYPE(key->module) : 0;
-    bool cuckoo = type == CUCKOO_TYPE_ID || type == CUCKOO_OWN_TYPE_ID;
-    if (type != REDISBLOOM_TYPE_ID && !cuckoo) {
+    size_t type = 0;
+    while (type < sizeof(types) / sizeof(types[0]) && (!key->module || RDB_MODULE_TYPE(key->module) != types[type].id))
+        type++;
+    if (type == sizeof(types) / sizeof(types[0])) {
         count_kind(scan, key->kind);
         return 0;
     }
@@ -100,8 +114,9 @@ static int on_key(void *ctx, const struct rdb_key *key)
                                 .name = copy_of(key->name, key->name_len),
                                 .name_len = key->name_len,
                                 .expires_ms = key->expires_ms,
-                                .cuckoo = cuckoo,
+                                .cuckoo = types[type].cuckoo,
                                 .type = key->module,
+                                .type_name = types[type].name,
                                 .at = key->at};
     if (!found->name)
         return -ENOMEM;
@@ -122,20 +137,59 @@ void rdb_scan_refuse(struct rdb_scan *scan, struct rdb_found *found, const char 
 /* ---- kinds of the filters ---- */
 
 struct numbers {
-    struct redisbloom_filter value;
-    struct bloom_shape shapes[BLOOM_MAX_LAYERS];
-    struct dump_plan plan; /* of a cuckoo filter */
+    union {
+        struct redisbloom_filter redisbloom;
+        struct valkey_filter valkey;
+    };
+    struct dump_plan plan;
+    uint64_t items[BLOOM_MAX_LAYERS]; /* of the layers; of a cuckoo filter they are in the plan */
     struct place place;
 };
 
-static void look_at_cuckoo(struct rdb_scan *scan, struct rdb_found *found, struct numbers *numbers)
+static int read_redisbloom(struct rdb_reader *reader, unsigned version, struct numbers *numbers)
+{
+    struct redisbloom_filter *value = &numbers->redisbloom;
+    struct dump_plan *plan = &numbers->plan;
+    TRY(redisbloom_read(reader, version, value, NULL, NULL));
+    TRY(redisbloom_check(value, &plan->params, plan->shapes, &plan->bytes, reader->err));
+    plan->nlayers = (unsigned)value->nlayers;
+    for (unsigned i = 0; i < plan->nlayers; i++)
+        numbers->items[i] = value->layers[i].count;
+    return 0;
+}
+
+static int read_valkey(struct rdb_reader *reader, unsigned version, struct numbers *numbers)
+{
+    struct valkey_filter *value = &numbers->valkey;
+    TRY(valkey_read(reader, version, value, NULL, NULL));
+    TRY(valkey_plan(value, (unsigned)value->nlayers, &numbers->plan, reader->err));
+    for (unsigned i = 0; i < value->nlayers; i++)
+        numbers->items[i] = value->layers[i].items;
+    return 0;
+}
+
+/* Reads all of a value, and gives its numbers. */
+static int read_numbers(struct rdb_scan *scan, const struct rdb_found *found, struct numbers *numbers,
+                        struct errbuf *err)
+{
+    unsigned version = RDB_MODULE_VERSION(found->type);
+    struct rdb_reader reader;
+
+    read_from(&reader, &numbers->place, scan, found->at, err);
+    memset(numbers->items, 0, sizeof(numbers->items));
+    numbers->plan.items = 0;
+    if (found->cuckoo)
+        return cuckoo_read_value(&reader, found->type, NULL, NULL, &numbers->plan);
+    return RDB_MODULE_TYPE(found->type) == VALKEY_TYPE_ID ? read_valkey(&reader, version, numbers)
+                                                          : read_redisbloom(&reader, version, numbers);
+}
+
+static void look_at(struct rdb_scan *scan, struct rdb_found *found, struct numbers *numbers)
 {
     const struct dump_plan *plan = &numbers->plan;
     struct errbuf err = {{0}};
-    struct rdb_reader reader;
 
-    read_from(&reader, &numbers->place, scan, found->at, &err);
-    if (check_status(cuckoo_read_value(&reader, found->type, NULL, NULL, &numbers->plan), &err) != 0) {
+    if (check_status(read_numbers(scan, found, numbers, &err), &err) != 0) {
         rdb_scan_refuse(scan, found, err.text);
         return;
     }
@@ -144,29 +198,9 @@ static void look_at_cuckoo(struct rdb_scan *scan, struct rdb_found *found, struc
     found->bytes = plan->bytes;
     found->items = plan->items;
     scan->bytes += plan->bytes;
-    for (unsigned i = 0; i < plan->nlayers; i++)
+    for (unsigned i = 0; i < plan->nlayers; i++) {
+        found->items += numbers->items[i];
         found->capacity += plan->shapes[i].capacity;
-}
-
-static void look_at(struct rdb_scan *scan, struct rdb_found *found, struct numbers *numbers)
-{
-    struct errbuf err = {{0}};
-    struct rdb_reader reader;
-    uint64_t bytes;
-
-    read_from(&reader, &numbers->place, scan, found->at, &err);
-    if (check_status(redisbloom_read(&reader, RDB_MODULE_VERSION(found->type), &numbers->value, NULL, NULL), &err) !=
-            0 ||
-        redisbloom_check(&numbers->value, &found->params, numbers->shapes, &bytes, &err) != BLOOM_OK) {
-        rdb_scan_refuse(scan, found, err.text);
-        return;
-    }
-    found->nlayers = (unsigned)numbers->value.nlayers;
-    found->bytes = bytes;
-    scan->bytes += bytes;
-    for (unsigned i = 0; i < found->nlayers; i++) {
-        found->items += numbers->value.layers[i].count;
-        found->capacity += numbers->value.layers[i].entries;
     }
 }
 
@@ -181,7 +215,7 @@ static int look_at_all(struct rdb_scan *scan, struct errbuf *err)
     for (size_t i = 0; i < scan->n; i++) {
         progress_update(&progress, scan->found[i].at);
         if (!scan->found[i].reason)
-            (scan->found[i].cuckoo ? look_at_cuckoo : look_at)(scan, &scan->found[i], numbers);
+            look_at(scan, &scan->found[i], numbers);
     }
     progress_end(&progress);
     free(numbers);
@@ -248,56 +282,44 @@ static int put_bits(void *ctx, unsigned layer, uint64_t offset, const unsigned c
     return 0;
 }
 
+static int put_valkey_bits(void *ctx, const struct valkey_filter *value, unsigned layer, uint64_t offset,
+                           const unsigned char *bytes, size_t len)
+{
+    (void)value;
+    return put_bits(ctx, layer, offset, bytes, len);
+}
+
+static int give_filter(void *ctx, const struct dump_plan *plan, unsigned layer, struct bloom_filter **filter_out)
+{
+    (void)plan, (void)layer;
+    *filter_out = ctx;
+    return 0;
+}
+
+static int read_bits(struct rdb_scan *scan, const struct rdb_found *found, struct numbers *numbers,
+                     struct bloom_filter *filter, struct errbuf *err)
+{
+    unsigned version = RDB_MODULE_VERSION(found->type);
+    struct rdb_reader reader;
+
+    read_from(&reader, &numbers->place, scan, found->at, err);
+    if (found->cuckoo)
+        return cuckoo_read_value(&reader, found->type, give_filter, filter, &numbers->plan);
+    if (RDB_MODULE_TYPE(found->type) == VALKEY_TYPE_ID)
+        TRY(valkey_read(&reader, version, &numbers->valkey, put_valkey_bits, filter));
+    else
+        TRY(redisbloom_read(&reader, version, &numbers->redisbloom, put_bits, filter));
+    for (unsigned i = 0; i < numbers->plan.nlayers; i++)
+        bloom_filter_set_items(filter, i, numbers->items[i]);
+    return 0;
+}
+
 static int load(struct rdb_scan *scan, const struct rdb_found *found, struct bloom_pool *pool, struct numbers *numbers,
                 struct bloom_filter **filter_out, struct errbuf *err)
 {
-    struct bloom_params params;
-    struct rdb_reader reader;
-    uint64_t bytes;
-    int rc;
-
-    read_from(&reader, &numbers->place, scan, found->at, err);
-    rc = redisbloom_read(&reader, RDB_MODULE_VERSION(found->type), &numbers->value, NULL, NULL);
-    if (rc == 0)
-        rc = redisbloom_check(&numbers->value, &params, numbers->shapes, &bytes, err);
-    if (rc == 0)
-        rc = bloom_filter_create(pool, &params, numbers->shapes, found->nlayers, filter_out, err);
-    if (rc != 0)
-        return rc;
-    read_from(&reader, &numbers->place, scan, found->at, err);
-    rc = redisbloom_read(&reader, RDB_MODULE_VERSION(found->type), &numbers->value, put_bits, *filter_out);
-    for (unsigned i = 0; rc == 0 && i < found->nlayers; i++)
-        bloom_filter_set_items(*filter_out, i, numbers->value.layers[i].count);
-    return rc;
-}
-
-struct making {
-    struct bloom_pool *pool;
-    struct bloom_filter *filter;
-    struct errbuf *err;
-};
-
-static int make_cuckoo(void *ctx, const struct dump_plan *plan, unsigned layer, struct bloom_filter **filter_out)
-{
-    struct making *making = ctx;
-    int rc = layer > 0 ? 0
-                       : bloom_filter_create(making->pool, &plan->params, plan->shapes, plan->nlayers, &making->filter,
-                                             making->err);
-
-    *filter_out = making->filter;
-    return rc;
-}
-
-static int load_cuckoo(struct rdb_scan *scan, const struct rdb_found *found, struct bloom_pool *pool,
-                       struct numbers *numbers, struct bloom_filter **filter_out, struct errbuf *err)
-{
-    struct making making = {.pool = pool, .err = err};
-    struct rdb_reader reader;
-
-    read_from(&reader, &numbers->place, scan, found->at, err);
-    int rc = cuckoo_read_value(&reader, found->type, make_cuckoo, &making, &numbers->plan);
-    *filter_out = making.filter;
-    return rc;
+    TRY(read_numbers(scan, found, numbers, err));
+    TRY(bloom_filter_create(pool, &numbers->plan.params, numbers->plan.shapes, numbers->plan.nlayers, filter_out, err));
+    return read_bits(scan, found, numbers, *filter_out, err);
 }
 
 int rdb_scan_load(struct rdb_scan *scan, const struct rdb_found *found, struct bloom_pool *pool,
@@ -305,7 +327,7 @@ int rdb_scan_load(struct rdb_scan *scan, const struct rdb_found *found, struct b
 {
     struct numbers *numbers = malloc(sizeof(*numbers));
     struct bloom_filter *filter = NULL;
-    int rc = numbers ? (found->cuckoo ? load_cuckoo : load)(scan, found, pool, numbers, &filter, err) : -ENOMEM;
+    int rc = numbers ? load(scan, found, pool, numbers, &filter, err) : -ENOMEM;
 
     free(numbers);
     if (rc == 0) {

@@ -13,6 +13,7 @@
 #include "cuckoo_dump.h"
 #include "move_internal.h"
 #include "lock.h"
+#include "redisbloom_format.h"
 #include "valkey_format.h"
 
 #define PAGE_KEYS 512 /* SCAN's COUNT */
@@ -22,7 +23,7 @@
 static const struct {
     const char *name;
     bool cuckoo, whole; /* as in struct move_filter */
-} types[] = {{.name = "MBbloom--"},
+} types[] = {{.name = REDISBLOOM_TYPE_NAME},
              {.name = "bloomery1"},
              {.name = VALKEY_TYPE_NAME, .whole = true},
              {.name = CUCKOO_TYPE_NAME, .cuckoo = true},

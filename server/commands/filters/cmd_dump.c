@@ -1,8 +1,9 @@
-/* DUMP, RESTORE, COPY: Redis's commands on whole keys. */
+/* DUMP, RESTORE, COPY: Redis's commands on whole keys; and BF.LOAD, valkey-bloom's RESTORE. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "bf_chunks.h"
 #include "bloom_merge.h"
 #include "clock.h"
 #include "content.h"
@@ -12,8 +13,11 @@
 #include "handlers.h"
 #include "rdb_reader.h"
 #include "redisbloom_dump.h"
+#include "valkey_dump.h"
 #include "bf_host.h"
 #include "registry_key.h"
+
+#define BUSY "BUSYKEY Target key name already exists."
 
 /* ---- DUMP ---- */
 
@@ -70,6 +74,8 @@ static void dump_entry(struct command_job *job, struct entry *entry)
     rcu_reader_offline();
     if (entry_is_cuckoo(entry))
         status = dump_cuckoo(filter, limit, &bytes, &len);
+    else if (valkey_is_layout(filter))
+        status = valkey_dump(filter, limit, &bytes, &len);
     else
         status = redisbloom_is_layout(filter) ? redisbloom_dump(filter, limit, &bytes, &len)
                                               : dump_native(filter, limit, &bytes, &len);
@@ -106,7 +112,7 @@ void cmd_dump(struct command_ctx *ctx)
 /* ---- RESTORE ---- */
 
 struct restore {
-    bool redisbloom; /* the payload is RedisBloom's */
+    enum { PAYLOAD_OURS, PAYLOAD_CUCKOO, PAYLOAD_REDISBLOOM, PAYLOAD_VALKEY } kind;
     bool replace;
     bool absolute;
     int64_t ttl;
@@ -155,7 +161,7 @@ static bool restore_options(struct command_job *job, const struct job_args *args
     return true;
 }
 
-/* Reads the contents of a payload, of ours or RedisBloom's. Replies if it is bad. */
+/* Reads the contents of a payload. Replies if it is bad. */
 static bool read_payload(struct command_job *job, struct slice payload, struct restore *restore,
                          struct dump_plan *plan_out)
 {
@@ -163,9 +169,13 @@ static bool read_payload(struct command_job *job, struct slice payload, struct r
     rcu_reader_offline(); /* hundreds of megabytes take a second */
     int status = dump_read_plan(payload.ptr, payload.len, plan_out, &err);
     if (status == DUMP_FOREIGN && cuckoo_is_dump(payload.ptr, payload.len)) {
+        restore->kind = PAYLOAD_CUCKOO;
         status = cuckoo_restore_plan(payload.ptr, payload.len, plan_out, &err);
+    } else if (status == DUMP_FOREIGN && valkey_is_dump(payload.ptr, payload.len)) {
+        restore->kind = PAYLOAD_VALKEY;
+        status = valkey_restore_plan(VALKEY_DUMP, payload.ptr, payload.len, plan_out, &err);
     } else if (status == DUMP_FOREIGN && rdb_is_dump(payload.ptr, payload.len)) {
-        restore->redisbloom = true;
+        restore->kind = PAYLOAD_REDISBLOOM;
         status = redisbloom_restore_plan(payload.ptr, payload.len, plan_out, &err);
     }
     rcu_reader_online();
@@ -190,15 +200,22 @@ static void restore_filter(struct command_job *job, const struct job_args *args,
     bloom_filter_expect_fill(entry_filter(entry));
     int status = DUMP_OK;
     rcu_reader_offline(); /* no other thread has this filter */
-    if (bloom_params_is_cuckoo(&plan->params))
-        cuckoo_restore(payload.ptr, payload.len, entry_filter(entry));
-    else if (restore->redisbloom)
-        redisbloom_restore(payload.ptr, payload.len, entry_filter(entry));
-    else
+    switch (restore->kind) {
+    case PAYLOAD_OURS:
         status = dump_read_whole(payload.ptr, payload.len, entry_filter(entry), &err);
+        break;
+    case PAYLOAD_CUCKOO:
+        cuckoo_restore(payload.ptr, payload.len, entry_filter(entry));
+        break;
+    case PAYLOAD_REDISBLOOM:
+        redisbloom_restore(payload.ptr, payload.len, entry_filter(entry));
+        break;
+    case PAYLOAD_VALKEY:
+        valkey_restore(VALKEY_DUMP, payload.ptr, payload.len, entry_filter(entry));
+    }
     rcu_reader_online();
     if (status == DUMP_OK) {
-        content_finish(job, entry, &publication, "BUSYKEY Target key name already exists.");
+        content_finish(job, entry, &publication, BUSY);
         return;
     }
     registry_abandon(job->server->registry, entry);
@@ -214,7 +231,7 @@ static void restore_job(struct command_job *job)
     if (!restore_options(job, args, &restore))
         return;
     if (!restore.replace && registry_lookup(job->server->registry, args->argv[1])) {
-        reply_error(&job->reply, "BUSYKEY Target key name already exists.");
+        reply_error(&job->reply, BUSY);
         return;
     }
     if (!option_integer(job, args->argv[2], 0, restore.absolute ? INT64_MAX : INT64_MAX - now,
@@ -236,6 +253,41 @@ static void restore_job(struct command_job *job)
 void cmd_restore(struct command_ctx *ctx)
 {
     command_defer_arguments(ctx, SIZE_MAX - 1, restore_job); /* a large one is not copied */
+}
+
+/* ---- BF.LOAD ---- */
+
+static void load_job(struct command_job *job)
+{
+    const struct job_args *args = job->data;
+    const struct content_publication publication = {.how = {.only_new = true, .event = "bloom.load"}};
+    struct slice payload = args->argv[2];
+    struct errbuf error = {""};
+    struct dump_plan plan;
+    struct entry *entry;
+    if (registry_lookup(job->server->registry, args->argv[1])) {
+        reply_error(&job->reply, BUSY);
+        return;
+    }
+    rcu_reader_offline();
+    bool sound = bf_read_load(payload, false, &plan, &error);
+    rcu_reader_online();
+    if (!sound) {
+        reply_errorf(&job->reply, "%s", error.text);
+        return;
+    }
+    if (!content_prepare(job, args->argv[1], &plan.params, plan.shapes, plan.nlayers, &entry))
+        return;
+    rcu_reader_offline();
+    bloom_filter_expect_fill(entry_filter(entry));
+    valkey_restore(VALKEY_LOAD, payload.ptr, payload.len, entry_filter(entry));
+    rcu_reader_online();
+    content_finish(job, entry, &publication, BUSY);
+}
+
+void cmd_bf_load(struct command_ctx *ctx)
+{
+    command_defer_arguments(ctx, SIZE_MAX - 1, load_job); /* a large one is not copied */
 }
 
 /* ---- COPY ---- */

@@ -15,6 +15,7 @@
 #include "registry_key.h"
 #include "server.h"
 #include "sstables.h"
+#include "valkey_format.h"
 
 /* The keys given as arguments from 1 on, for commands that count something over them. */
 static void count_keys(struct command_ctx *ctx, bool (*counts)(struct command_ctx *ctx, struct slice name))
@@ -68,6 +69,8 @@ void cmd_type(struct command_ctx *ctx)
     struct entry *entry = registry_lookup(ctx->server->registry, command_arg(ctx, 1));
     if (entry && entry_is_cuckoo(entry))
         reply_status(ctx->reply, CUCKOO_TYPE_NAME);
+    else if (entry && entry_is_valkey(entry))
+        reply_status(ctx->reply, VALKEY_TYPE_NAME);
     else
         reply_status(ctx->reply, is_there(ctx, command_arg(ctx, 1)) ? FILTER_TYPE_NAME : "none");
 }

@@ -17,6 +17,7 @@
 #include "handlers.h"
 #include "server.h"
 #include "registry_key.h"
+#include "valkey_format.h"
 
 #define SCAN_INLINE_COUNT 100  /* up to this many names are collected on the loop */
 #define SCAN_MAX_COUNT    4096 /* names checked by one SCAN at most, for any COUNT */
@@ -62,7 +63,12 @@ static size_t walk_names(const struct server *server, unsigned database, const s
 }
 
 /* The TYPE of a SCAN. */
-enum scan_kind { SCAN_ANY, SCAN_BLOOM, SCAN_CUCKOO, SCAN_NONE };
+enum scan_kind { SCAN_ANY, SCAN_BLOOM, SCAN_CUCKOO, SCAN_VALKEY, SCAN_NONE };
+
+static enum scan_kind kind_of(struct entry *entry)
+{
+    return entry_is_cuckoo(entry) ? SCAN_CUCKOO : entry_is_valkey(entry) ? SCAN_VALKEY : SCAN_BLOOM;
+}
 
 struct name_list {
     struct reply *reply;
@@ -79,7 +85,7 @@ static void list_name(void *ctx, struct slice key, struct entry *entry)
     list->last = key;
     if (!entry) /* it has expired */
         return;
-    if (list->kind != SCAN_ANY && (list->kind == SCAN_CUCKOO) != entry_is_cuckoo(entry))
+    if (list->kind != SCAN_ANY && list->kind != kind_of(entry))
         return;
     if (list->glob && !glob_test(list->glob, name))
         return;
@@ -131,6 +137,7 @@ static bool scan_options(struct command_ctx *ctx, struct scan_options *options)
         } else if (slice_is(word, "TYPE")) {
             options->kind = slice_is(value, FILTER_TYPE_NAME)   ? SCAN_BLOOM
                             : slice_is(value, CUCKOO_TYPE_NAME) ? SCAN_CUCKOO
+                            : slice_is(value, VALKEY_TYPE_NAME) ? SCAN_VALKEY
                                                                 : SCAN_NONE;
         } else if (slice_is(word, "COUNT")) {
             if (!scan_count(ctx, value, &options->count))

@@ -1,6 +1,6 @@
 /* valkey-bloom's bytes. The first byte chooses: L the payload of a BF.LOAD; otherwise the result of a DUMP (RESTORE),
  * with its checksum corrected first. What is accepted is written again in both forms, which give the same numbers and
- * bits. */
+ * bits; if a filter can have these numbers, it is made, and has them. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +8,8 @@
 #include "bytes.h"
 #include "check.h"
 #include "crc64.h"
-#include "valkey_format.h"
+#include "fuzz_filters.h"
+#include "valkey_dump.h"
 
 #define MAX_BYTES (1u << 18) /* of bits that are kept; more are only counted */
 
@@ -101,6 +102,40 @@ static void write_and_read(const struct kept *kept, bool load)
     free(out);
 }
 
+/* The filter of the value, which gives the same payload, and a dump that makes it again. */
+static void make_filter(const uint8_t *bytes, size_t len, bool load, const struct kept *kept)
+{
+    static struct dump_plan plan;
+    static struct valkey_filter value;
+    static struct kept again;
+    enum valkey_form form = load ? VALKEY_LOAD : VALKEY_DUMP;
+    struct errbuf err = {""};
+    struct bloom_pool *pool;
+    unsigned char *dump;
+    uint64_t dump_len;
+
+    CHECK(bloom_pool_create(&pool) == 0);
+    int rc = valkey_restore_plan(form, bytes, len, &plan, &err);
+    CHECK((rc == DUMP_OK) == (err.text[0] == '\0'));
+    struct bloom_filter *filter = rc == DUMP_OK ? make_up_to(pool, &plan, 2 * MAX_BYTES) : NULL;
+    if (filter) {
+        valkey_restore(form, bytes, len, filter);
+        valkey_describe(filter, &value);
+        unsigned char *out = malloc((size_t)valkey_load_bytes(&value));
+        CHECK(out && valkey_write_load(filter, &value, out) == out + valkey_load_bytes(&value));
+        CHECK(read_value(out, (size_t)valkey_load_bytes(&value), true, &again, &err) == RDB_OK);
+        again.value.fixed_seed = kept->value.fixed_seed; /* a random seed may be that one */
+        expect_same(kept, &again, true);
+        CHECK(valkey_dump(filter, UINT64_MAX, &dump, &dump_len) == DUMP_OK);
+        CHECK(valkey_is_dump(dump, (size_t)dump_len));
+        CHECK(valkey_restore_plan(VALKEY_DUMP, dump, (size_t)dump_len, &plan, &err) == DUMP_OK);
+        free(dump);
+        free(out);
+    }
+    drop(filter);
+    bloom_pool_destroy(pool);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static struct kept kept;
@@ -118,6 +153,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (rc == RDB_OK && kept.len <= MAX_BYTES) {
         write_and_read(&kept, false);
         write_and_read(&kept, true);
+        make_filter(bytes, size - 1, data[0] == 'L', &kept);
     }
     free(bytes);
     return 0;

@@ -121,7 +121,8 @@ static inline bool open_bloom(struct call *call, bool asks)
     if (!open_key(call))
         return true;
     const struct engine_type *type = engine.ModuleTypeGetType(call->key);
-    if (type && (type == value_type || type == redisbloom_type)) { /* the usual case first: each question is a call */
+    if (type && (type == value_type || type == redisbloom_type ||
+                 type == valkey_type)) { /* the usual case first: each question is a call */
         call->value = engine.ModuleTypeGetValue(call->key);
         return true;
     }
@@ -258,7 +259,7 @@ void call_put(struct call *call, struct value *value)
 struct bf_defaults call_defaults(const struct call *call)
 {
     struct bf_defaults defaults = settings_defaults();
-    if (settings.take_over && settings.layout != LAYOUT_REDISBLOOM && call_must_obey(call))
+    if (settings.take_over == TAKE_REDISBLOOM && settings.layout != LAYOUT_REDISBLOOM && call_must_obey(call))
         bf_set_layout(&defaults.params, true);
     return defaults;
 }

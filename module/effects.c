@@ -53,8 +53,36 @@ static void log_reserve(struct call *call)
         engine.Replicate(call->ctx, names.reserve, "sccc" ENGINE_LOG_ONLY, call->argv[1], rate, capacity, "NONSCALING");
 }
 
+static bool is_valkeys(const struct call *call)
+{
+    return valkey_type && value_type_of(call->value) == valkey_type;
+}
+
+/* Creates the filter of the call with valkey-bloom's command, as it does itself. */
+static void replicate_insert(struct call *call)
+{
+    const struct bloom_params *params = bloom_filter_params(value_filter(call->value));
+    const char *seed = (const char *)params->seed.bytes;
+    char capacity[24], rate[32], tightening[32], expansion[24];
+    snprintf(capacity, sizeof(capacity), "%llu", (unsigned long long)params->capacity);
+    snprintf(rate, sizeof(rate), "%.17g", params->error_rate);
+    snprintf(tightening, sizeof(tightening), "%.17g", params->tightening);
+    snprintf(expansion, sizeof(expansion), "%u", (unsigned)params->expansion);
+    if (params->expansion)
+        engine.Replicate(call->ctx, names.insert, "scccccccbcc", call->argv[1], "CAPACITY", capacity, "ERROR", rate,
+                         "TIGHTENING", tightening, "SEED", seed, sizeof(params->seed.bytes), "EXPANSION", expansion);
+    else
+        engine.Replicate(call->ctx, names.insert, "scccccccbc", call->argv[1], "CAPACITY", capacity, "ERROR", rate,
+                         "TIGHTENING", tightening, "SEED", seed, sizeof(params->seed.bytes), "NONSCALING");
+}
+
 void effect_applied(struct call *call, bool made)
 {
+    if (is_valkeys(call)) {
+        if (made)
+            replicate_insert(call);
+        return;
+    }
     if (!is_theirs(call)) {
         effect_verbatim(call);
         return;
@@ -71,8 +99,11 @@ void effect_made(struct call *call, int64_t expires_ms)
     unsigned char header[HEADER_MAX];
     bloom_filter_layer(filter, 0, &view);
     size_t len = write_header(filter, &view.shape, header);
-    engine.Replicate(call->ctx, names.apply, is_theirs(call) ? "scb" ENGINE_REPLICAS_ONLY : "scb", call->argv[1],
-                     "MAKE", (const char *)header, len);
+    if (is_valkeys(call))
+        replicate_insert(call);
+    else
+        engine.Replicate(call->ctx, names.apply, is_theirs(call) ? "scb" ENGINE_REPLICAS_ONLY : "scb", call->argv[1],
+                         "MAKE", (const char *)header, len);
     if (is_theirs(call))
         log_reserve(call);
     if (expires_ms)
@@ -82,6 +113,8 @@ void effect_made(struct call *call, int64_t expires_ms)
 void effect_growth(struct call *call, unsigned layer, const struct bloom_shape *shape)
 {
     unsigned char header[HEADER_MAX];
+    if (is_valkeys(call)) /* the same adds make it */
+        return;
     size_t len = write_header(value_filter(call->value), shape, header);
     engine.Replicate(call->ctx, names.apply, is_theirs(call) ? "sclb" ENGINE_REPLICAS_ONLY : "sclb", call->argv[1],
                      "LAYER", (long long)layer, (const char *)header, len);

@@ -27,6 +27,9 @@
  * With take-over the engine's log has RedisBloom's commands for filters of its type instead, so RedisBloom can read the
  * log. BF.RESERVE replaces MAKE, and layers have no record, since the same adds create them again.
  *
+ * With `take-over valkey` log and replicas of filters of valkey-bloom's type have its commands: BF.INSERT with all
+ * numbers and the seed replaces MAKE, and layers have no record.
+ *
  * Thread: the engine's main thread. */
 #ifndef BLOOMERY_MODULE_EFFECTS_H
 #define BLOOMERY_MODULE_EFFECTS_H

@@ -171,8 +171,9 @@ static bool read_prefix(struct slice text, struct errbuf *err)
     return true;
 }
 
+static const char *const take_overs[] = {"no", "yes", "valkey"};
 static const struct row take_over = {
-    .name = "take-over", .kind = KIND_WORD, .value = &settings.take_over, .max = 1, .words = yes_no};
+    .name = "take-over", .kind = KIND_WORD, .value = &settings.take_over, .max = TAKE_VALKEY, .words = take_overs};
 
 static bool read_pair(struct slice name, struct slice value, struct errbuf *err)
 {
@@ -195,6 +196,8 @@ static bool read_pair(struct slice name, struct slice value, struct errbuf *err)
 static void set_names(const char *prefix)
 {
     snprintf(names.reserve, sizeof(names.reserve), "%s.reserve", prefix);
+    snprintf(names.insert, sizeof(names.insert), "%s.insert", prefix);
+    snprintf(names.load, sizeof(names.load), "%s.load", prefix);
     snprintf(names.madd, sizeof(names.madd), "%s.madd", prefix);
     snprintf(names.merge, sizeof(names.merge), "%s.merge", prefix);
     snprintf(names.loadchunk, sizeof(names.loadchunk), "%s.loadchunk", prefix);

@@ -24,7 +24,7 @@
 struct settings {
     char prefix[SETTINGS_PREFIX_MAX + 1];                    /* of the commands' names, in lower case: "bf" */
     char cuckoo_prefix[SETTINGS_PREFIX_MAX + sizeof("-cf")]; /* "cf"; with another prefix "<prefix>-cf" */
-    int take_over;                                           /* RedisBloom's type is the module's */
+    int take_over;                                           /* whose types are the module's */
 #define SETTING_RATE(field, ...)   double field;
 #define SETTING_NUMBER(field, ...) long long field;
 #define SETTING_BOOL(field, ...)   int field;
@@ -38,11 +38,13 @@ struct settings {
 #undef SETTING_FILE
 };
 
+enum { TAKE_NOTHING, TAKE_REDISBLOOM, TAKE_VALKEY }; /* settings.take_over */
+
 extern struct settings settings;
 
 /* The names that the prefix gives to commands, in lower case. */
 struct names {
-    char reserve[48], madd[48], merge[48], loadchunk[48], apply[48];
+    char reserve[48], insert[48], madd[48], merge[48], load[48], loadchunk[48], apply[48];
     char cf_reserve[48], cf_insert[48], cf_loadchunk[48];
 };
 

@@ -6,6 +6,7 @@
 #include "memory.h"
 #include "redisbloom_dump.h"
 #include "settings.h"
+#include "valkey_dump.h"
 #include "value.h"
 
 struct engine_type *redisbloom_type;
@@ -14,6 +15,8 @@ struct engine_type *value_type_of(const struct value *value)
 {
     if (bloom_params_is_cuckoo(bloom_filter_params(value_filter(value))))
         return cuckoo_type_for(bloom_filter_params(value_filter(value)));
+    if (valkey_type && !value->load && valkey_is_layout(value_filter(value)))
+        return valkey_type;
     bool theirs = redisbloom_type && !value->load && redisbloom_is_layout(value_filter(value));
     return theirs ? redisbloom_type : value_type;
 }
@@ -305,9 +308,8 @@ bool cuckoo_type_init(struct engine_ctx *ctx, bool take_over, struct errbuf *err
     if (cuckoo_own && (cuckoo_theirs || !take_over))
         return true;
     errbuf_set(err,
-               cuckoo_own
-                   ? "cannot take over the type %s: is RedisBloom, or the engine's cuckoo_own module, also loaded?"
-                   : "cannot register the type %s: is the module already loaded?",
+               cuckoo_own ? "cannot take over the type %s: is RedisBloom, or the engine's own module, also loaded?"
+                          : "cannot register the type %s: is the module already loaded?",
                cuckoo_own ? CUCKOO_TYPE_NAME : CUCKOO_OWN_TYPE_NAME);
     return false;
 }

@@ -126,14 +126,16 @@ void window_copy(struct bloom_filter *to, const struct bloom_filter *from, bool 
 /* ---- types ---- */
 
 /* With `take-over yes` the module has RedisBloom's place: its types of values, in its encoding. Filters in RedisBloom's
- * layout are of these types, all others of the module's own. */
-
-#define REDISBLOOM_TYPE_NAME "MBbloom--"
+ * layout are of these types, all others of the module's own. With `take-over valkey` it is so with valkey-bloom's. */
 
 extern struct engine_type *redisbloom_type; /* NULL: not taken over */
 
 /* Registers the type, once values_init() has registered the module's own. False with a text. */
 bool redisbloom_type_init(struct engine_ctx *ctx, struct errbuf *err);
+
+/* The same for valkey-bloom's. */
+extern struct engine_type *valkey_type;
+bool valkey_type_init(struct engine_ctx *ctx, struct errbuf *err);
 
 /* The type that a value has under its key. */
 struct engine_type *value_type_of(const struct value *value);

@@ -1,6 +1,8 @@
 #include "bf_request.h"
 
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "bloom_window.h"
 #include "redisbloom.h"
@@ -390,6 +392,10 @@ static bool insert_options(const struct bf_args *args, const struct bf_defaults 
             *fixed_out = true;
         } else if (slice_is(word, "KEYED")) {
             out->keyed = true;
+        } else if (slice_is(word, "OWNER")) { /* bf_first_item() has the bytes */
+            if (!has_value || bf_arg(args, i + 1).len < 1 || bf_arg(args, i + 1).len > 64)
+                return bf_refuse(error, "ERR OWNER takes an id of 1 to 64 bytes");
+            i++;
         } else if (slice_is(word, "TTL")) {
             if (!has_value)
                 return bf_wrong_arity(args, error);
@@ -430,15 +436,36 @@ bool bf_read_insert(const struct bf_args *args, const struct bf_defaults *defaul
     return true;
 }
 
-size_t bf_first_item(const struct bf_args *args)
+size_t bf_first_item(const struct bf_args *args, struct slice *owner_out)
 {
     size_t i = 2;
+    *owner_out = (struct slice){NULL, 0};
     while (i < args->argc && !slice_is(bf_arg(args, i), "ITEMS")) {
-        bool by_items =
-            slice_is(bf_arg(args, i), "WINDOW") && i + 1 < args->argc && slice_is(bf_arg(args, i + 1), "ITEMS");
-        i += by_items ? 3 : 1;
+        struct slice word = bf_arg(args, i), next = i + 1 < args->argc ? bf_arg(args, i + 1) : word;
+        bool owner = slice_is(word, "OWNER");
+        if (owner)
+            *owner_out = next;
+        i += slice_is(word, "WINDOW") && slice_is(next, "ITEMS") ? 3 : owner ? 2 : 1;
     }
     return i + 1;
+}
+
+bool bf_claim_hashes(const struct bloom_filter *filter, struct slice owner, struct slice item,
+                     struct bloom_hash hash_out[2], struct slice *mark_out)
+{
+    size_t front = 8 + owner.len;
+    char *mark = malloc(front + item.len);
+    *mark_out = (struct slice){mark, front + item.len};
+    if (!mark)
+        return false;
+    memcpy(mark, "\1OWNER\1", 7);
+    mark[7] = (char)owner.len;
+    memcpy(mark + 8, owner.ptr, owner.len);
+    if (item.len)
+        memcpy(mark + front, item.ptr, item.len);
+    hash_out[0] = bloom_filter_hash(filter, mark, front + item.len);
+    hash_out[1] = bloom_filter_hash(filter, item.ptr, item.len);
+    return true;
 }
 
 /* ---- BF.QUERY, BF.FALSEPOSITIVE ---- */

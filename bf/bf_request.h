@@ -66,7 +66,7 @@ bool bf_read_plan(const struct bf_args *args, const struct bf_defaults *defaults
                   struct errbuf *error);
 
 /* BF.INSERT key [CAPACITY n] [ERROR rate] [EXPANSION n] [LAYOUT na|redisbloom] [NOCREATE] [NONSCALING] [TTL seconds]
- * [WINDOW seconds|ITEMS n [PARTS n] [REFRESH]] [KEYED] ITEMS item ... */
+ * [WINDOW seconds|ITEMS n [PARTS n] [REFRESH]] [KEYED] [OWNER id] ITEMS item ... */
 struct bf_insert {
     struct bloom_params params; /* of a filter that the command creates */
     bool keyed;                 /* as in struct bf_reserve */
@@ -115,8 +115,14 @@ bool bf_read_import(const struct bf_args *args, struct bf_import *out, struct er
 /* BF.FALSEPOSITIVE key [count], 1..UINT32_MAX; 1 without one. */
 bool bf_read_false_positives(const struct bf_args *args, uint32_t *count_out, struct errbuf *error);
 
-/* The index of the first argument after the word ITEMS, for a command that has been read without an error. */
-size_t bf_first_item(const struct bf_args *args);
+/* The index of the first argument after the word ITEMS, for a command that has been read without an error. *owner_out:
+ * the id after OWNER; no bytes: the command has no OWNER. */
+size_t bf_first_item(const struct bf_args *args, struct slice *owner_out);
+
+/* The hashes of bloom_filter_claim(); *mark_out gets the bytes of the owner's mark of the item (docs/FORMAT.md, section
+ * 23), for free(). False: no memory. */
+bool bf_claim_hashes(const struct bloom_filter *filter, struct slice owner, struct slice item,
+                     struct bloom_hash hash_out[2], struct slice *mark_out);
 
 /* Gives a new filter RedisBloom's layout, or Cassandra's, once its rate and expansion are set. RedisBloom takes no
  * higher rate than REDISBLOOM_MAX_RATE. */

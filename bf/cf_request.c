@@ -242,6 +242,8 @@ bool cf_read_insert(const struct bf_args *args, const struct cuckoo_numbers *def
     for (size_t i = 2; i < args->argc; i++) {
         if (slice_is(bf_arg(args, i), "KEYED"))
             continue;
+        if (slice_is(bf_arg(args, i), "OWNER"))
+            return bf_refuse(error, "ERR OWNER is for Bloom filters: use BF.INSERT");
         if (slice_is(bf_arg(args, i), "ERROR")) {
             if (++i == args->argc)
                 return bf_wrong_arity(args, error);

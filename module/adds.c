@@ -277,6 +277,64 @@ void add_words(struct call *call, size_t first, bool as_it_came)
         free(adds.answers);
 }
 
+/* Claims the next item, and makes its mark a word of the call: the words that were added are replicated as BF.MADD adds
+ * them, each mark before its item. False when the item was refused. */
+static bool claim_item(struct adds *adds, struct slice owner)
+{
+    struct bloom_filter *filter = value_filter(adds->call->value);
+    struct bloom_journal journal = {&journal_ops, adds, adds->call->value->id};
+    size_t at = adds->answered, i = at / 2;
+    struct bloom_hash hash[2];
+    struct slice mark;
+    uint64_t before = adds->added;
+    bool possible = bf_claim_hashes(filter, owner, call_arg(adds->call, adds->first + at + 1), hash, &mark) &&
+                    reserve_growths(adds, 2, &adds->err);
+    adds->refused = possible ? bloom_filter_claim(filter, hash, &journal, &adds->err) : BLOOM_NO_ROOM;
+    if (adds->added - before == 2)
+        adds->call->argv[adds->first + at] = engine.CreateString(NULL, mark.ptr, mark.len);
+    free((char *)mark.ptr);
+    if (adds->refused > BLOOM_ADDED)
+        return false;
+    adds->answers[i / 32] |= (uint32_t)(adds->refused != BLOOM_PRESENT) << i % 32;
+    adds->replicated[at / 32] |= (adds->added - before == 2 ? 3u : adds->added != before ? 2u : 0) << at % 32;
+    adds->answered += 2;
+    return true;
+}
+
+void claim_words(struct call *call, size_t first, struct slice owner)
+{
+    size_t n = (size_t)call->argc - first, words = (n + 31) / 32;
+    struct engine_string **argv = calloc(2 + 2 * n, sizeof(*argv));
+    uint32_t *answers = calloc(3 * words, sizeof(*answers));
+    struct call pairs = *call; /* with a mark before each item */
+    struct adds adds;
+    pairs.argv = argv;
+    pairs.argc = (int)(2 + 2 * n);
+    start_adds(&adds, &pairs, 2, answers);
+    adds.replicated = answers + words;
+    errbuf_set(&adds.err, "out of memory");
+    if (!argv || !answers) {
+        engine.ReplyWithError(call->ctx, "ERR out of memory");
+        goto out;
+    }
+    memcpy(argv, call->argv, 2 * sizeof(*argv));
+    for (size_t i = 0; i < n; i++)
+        argv[3 + 2 * i] = call->argv[first + i];
+    while (adds.answered < adds.n && claim_item(&adds, owner))
+        ;
+    tell(&adds, false);
+    adds.n = n;
+    adds.answered /= 2;
+    reply_adds(&adds, true);
+    for (size_t i = 0; i < n; i++)
+        if (argv[2 + 2 * i])
+            engine.FreeString(NULL, argv[2 + 2 * i]);
+    free(adds.growths);
+out:
+    free(argv);
+    free(answers);
+}
+
 static void finish_word(struct adds *adds, bool as_it_came)
 {
     tell(adds, as_it_came);

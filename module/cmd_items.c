@@ -180,8 +180,14 @@ HANDLER(cmd_bf_insert)
         call_error(call, "%s", error.text);
         return;
     }
-    if (open_for_insert(call, &insert))
-        add_words(call, insert.first_item, false);
+    struct slice owner;
+    size_t first = bf_first_item(&args, &owner);
+    if (!open_for_insert(call, &insert))
+        return;
+    if (owner.len)
+        claim_words(call, first, owner);
+    else
+        add_words(call, first, false);
 }
 
 /* ---- queries ---- */

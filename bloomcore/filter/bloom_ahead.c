@@ -52,7 +52,7 @@ enum bloom_add bloom_ahead_add(struct bloom_filter *filter, const struct bloom_a
     uint64_t ordinal;
 
     if (__builtin_expect(newest->geometry->window, 0))
-        return bloom_window_add(filter, aim->hash, journal, err);
+        return bloom_window_add(filter, &aim->hash, 1, journal, err);
     if (bloom_ahead_query(filter, aim))
         return BLOOM_PRESENT;
     ordinal = bloom_layer_reserve(newest);

@@ -359,7 +359,7 @@ enum bloom_add bloom_batch_add(struct bloom_batch *batch, size_t i, struct bloom
 
     CHECK(i < batch->n);
     if (bloom_filter_is_window(filter))
-        return bloom_window_add(filter, hash_of(batch, i), journal, err);
+        return bloom_window_add(filter, (const struct bloom_hash[1]){hash_of(batch, i)}, 1, journal, err);
     if (!batch->tested) {
         batch->tested = bloom_filter_newest(filter); /* before the test: later layers are tested under the lock */
         batch->present = bloom_batch_query(batch, filter);
@@ -501,7 +501,8 @@ static __attribute__((noinline)) size_t add_all_to_window(const struct bloom_bat
 {
     *added_out = 0;
     for (size_t i = from; i < batch->n; i++) {
-        enum bloom_add answer = bloom_window_add(filter, hash_of(batch, i), journal, err);
+        enum bloom_add answer =
+            bloom_window_add(filter, (const struct bloom_hash[1]){hash_of(batch, i)}, 1, journal, err);
         if (answer > BLOOM_ADDED) {
             *refused_out = answer;
             return i;

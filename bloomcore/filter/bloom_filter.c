@@ -16,6 +16,7 @@
 #include "bloom_part.h"
 #include "bloom_resident.h"
 #include "bloom_run.h"
+#include "bloom_scaling.h"
 #include "bloom_window.h"
 #include "cuckoo_part.h"
 
@@ -266,7 +267,7 @@ enum bloom_add bloom_filter_add_absent(struct bloom_filter *filter, struct bloom
         answer = bloom_layer_place(newest, tested, hash, bit, journal);
         if (answer == BLOOM_ADDED) {
             if (__builtin_expect(twin != NULL, 0))
-                bloom_twins_pass_on(twin, filter, hash, journal);
+                bloom_twins_pass_on(twin, filter, (const struct bloom_hash[1]){hash}, 1, journal);
             bloom_set_bits(bloom_layer_words(newest), bit, newest->geometry->k);
         }
         bloom_locks_give(&locks);
@@ -290,13 +291,75 @@ enum bloom_add bloom_filter_add_journaled(struct bloom_filter *filter, struct bl
     uint64_t bit[BLOOM_PROBE_BITS];
 
     if (newest->geometry->window)
-        return bloom_window_add(filter, hash, journal, err);
+        return bloom_window_add(filter, (const struct bloom_hash[1]){hash}, 1, journal, err);
     bloom_layer_bits(newest, hash, bit);
     if (bloom_layer_test_bits(newest, bit) || bloom_layer_test_below(newest, hash)) {
         bloom_found();
         return BLOOM_PRESENT;
     }
     return bloom_filter_add_absent(filter, hash, newest, bit, journal, err);
+}
+
+/* ---- claims ---- */
+
+/* Whether no layer, or no part of a window by items, will ever have two places. */
+static bool lacks_pairs(const struct bloom_filter *filter)
+{
+    const struct bloom_params *params = bloom_filter_params(filter);
+
+    return (filter->first.geometry->capacity < 2 && params->expansion < 2) ||
+           (bloom_window_by_items(params) && bloom_window_part_items(params) < 2);
+}
+
+/* One attempt for an absent item. The mark's bits are set before the item's: whoever finds the item finds the mark. A
+ * mark without its item is there by chance, or was added as an item: it stays. */
+static bool claim(struct bloom_filter *filter, struct bloom_layer *newest, const struct bloom_hash hash[2],
+                  const struct bloom_journal *journal, const struct bloom_twin_slot *twin)
+{
+    uint64_t items = atomic_load_explicit(&newest->items, memory_order_relaxed), bit[BLOOM_PROBE_BITS];
+    unsigned first = bloom_filter_query(filter, hash[0]), n = 2 - first;
+
+    if (items + n > newest->geometry->capacity)
+        return false;
+    atomic_store_explicit(&newest->items, items + n, memory_order_relaxed);
+    bloom_journal_items(journal, journal ? journal->id : 0, hash + first, n, newest->geometry->index, items + 1);
+    if (twin)
+        bloom_twins_pass_on(twin, filter, hash + first, n, journal);
+    for (unsigned i = first; i < 2; i++) {
+        bloom_layer_bits(newest, hash[i], bit);
+        bloom_set_bits(bloom_layer_words(newest), bit, newest->geometry->k);
+    }
+    return true;
+}
+
+enum bloom_add bloom_filter_claim(struct bloom_filter *filter, const struct bloom_hash hash[2],
+                                  const struct bloom_journal *journal, struct errbuf *err)
+{
+    struct bloom_pool *pool = bloom_filter_class(filter)->pool;
+    const struct bloom_twin_slot *twin = bloom_pool_twin(pool, filter);
+
+    if (lacks_pairs(filter)) {
+        errbuf_set(err, "a claim takes two places, and no layer has two");
+        return BLOOM_NO_ROOM;
+    }
+    if (bloom_filter_is_window(filter))
+        return bloom_window_add(filter, hash, 2, journal, err);
+    while (!bloom_filter_query(filter, hash[1])) {
+        struct bloom_locks locks;
+
+        bloom_locks_take(&locks, pool, filter, twin);
+        struct bloom_layer *newest = bloom_filter_newest(filter);
+        bool absent = !bloom_filter_query(filter, hash[1]);
+        bool claimed = absent && claim(filter, newest, hash, journal, twin);
+        bloom_locks_give(&locks);
+        if (claimed)
+            return BLOOM_ADDED;
+        if (absent && bloom_filter_params(filter)->expansion == 0)
+            return BLOOM_FULL;
+        if (absent && bloom_filter_grow(filter, newest, journal, err) != 0)
+            return BLOOM_NO_ROOM;
+    }
+    return bloom_filter_query(filter, hash[0]) ? BLOOM_OWN : BLOOM_PRESENT;
 }
 
 /* ---- filters in memory of their own ---- */

@@ -58,6 +58,13 @@ enum bloom_add bloom_filter_add(struct bloom_filter *filter, struct bloom_hash h
 enum bloom_add bloom_filter_add_journaled(struct bloom_filter *filter, struct bloom_hash hash,
                                           const struct bloom_journal *journal, struct errbuf *err);
 
+/* Claims an item for an owner: `hash` has the owner's mark of the item, an item of its own, then the item. An absent
+ * item is added with its mark (BLOOM_ADDED), in one layer, or neither is: a layer with one place left grows, or is
+ * full. A present item is asked for its mark (BLOOM_OWN, BLOOM_PRESENT), in a window only where the item is, so that
+ * both expire together; REFRESH renews both. */
+enum bloom_add bloom_filter_claim(struct bloom_filter *filter, const struct bloom_hash hash[2],
+                                  const struct bloom_journal *journal, struct errbuf *err);
+
 /* Loading: sets the value that bloom_layer_turn() of the view returns. Filters without turns ignore it. */
 void bloom_filter_set_turn(struct bloom_filter *filter, unsigned index, const struct bloom_turn *turn);
 

@@ -29,6 +29,17 @@ static inline void bloom_layer_or_bits(struct bloom_layer *layer, const uint64_t
         atomic_fetch_or_explicit(&words[bit[i] >> 6], UINT64_C(1) << (bit[i] & 63), memory_order_seq_cst);
 }
 
+/* The same of n items; of a claim the mark comes first. */
+static inline void bloom_layer_or_items(struct bloom_layer *layer, const struct bloom_hash *hash, unsigned n)
+{
+    uint64_t bit[BLOOM_PROBE_BITS];
+
+    for (unsigned i = 0; i < n; i++) {
+        bloom_layer_bits(layer, hash[i], bit);
+        bloom_layer_or_bits(layer, bit);
+    }
+}
+
 /* At the first write to a page the kernel allocates it. That takes a microsecond, or ten where the host of a virtual
  * machine must find the memory. All adds to the filter would wait that long for the lock. It must also precede the test
  * of the bits, which would make the kernel map its page of zeros first. A compare-and-swap of zero by zero changes no
@@ -65,17 +76,28 @@ static inline uint64_t bloom_layer_reserve(struct bloom_layer *layer)
     return items + 1;
 }
 
-/* bloom_layer_reserve() where other threads change the count without the lock. */
-static inline uint64_t bloom_layer_reserve_shared(struct bloom_layer *layer)
+/* bloom_layer_reserve() of n places, where other threads change the count without the lock: the first one's number. */
+static inline uint64_t bloom_layer_reserve_shared(struct bloom_layer *layer, unsigned n)
 {
     uint64_t items = atomic_load_explicit(&layer->items, memory_order_relaxed);
 
     do {
-        if (items >= layer->geometry->capacity)
+        if (items + n > layer->geometry->capacity)
             return 0;
-    } while (!atomic_compare_exchange_weak_explicit(&layer->items, &items, items + 1, memory_order_relaxed,
+    } while (!atomic_compare_exchange_weak_explicit(&layer->items, &items, items + n, memory_order_relaxed,
                                                     memory_order_relaxed));
     return items + 1;
+}
+
+/* Records an item, or with n = 2 the mark and the item of a claim. `journal` may be NULL. */
+static inline void bloom_journal_items(const struct bloom_journal *journal, uint64_t id, const struct bloom_hash *hash,
+                                       unsigned n, unsigned layer, uint64_t ordinal)
+{
+    if (journal && n == 2 && journal->ops->add_both)
+        journal->ops->add_both(journal->ctx, id, hash, layer, ordinal);
+    else
+        for (unsigned i = 0; journal && i < n; i++)
+            journal->ops->add(journal->ctx, id, hash[i], layer, ordinal ? ordinal + i : 0);
 }
 
 /* Whether the item is in one of the layers below. */
@@ -156,10 +178,10 @@ static inline void bloom_locks_give(const struct bloom_locks *locks)
     bloom_lock_give(locks->first);
 }
 
-/* Adds an item that has just got its place in this filter to the other filter of the pair. Its bits are set here
- * afterwards: a client that finds them here may query there next. Called under the locks of the add; the add's journal
- * (may be NULL) also records the younger filter's part. */
-void bloom_twins_pass_on(const struct bloom_twin_slot *twin, const struct bloom_filter *filter, struct bloom_hash hash,
-                         const struct bloom_journal *journal);
+/* Adds an item, or a claim's mark and item, that has just got its place in this filter to the other filter of the pair.
+ * Its bits are set here afterwards: a client that finds them here may query there next. Called under the locks of the
+ * add; the add's journal (may be NULL) also records the younger filter's part. */
+void bloom_twins_pass_on(const struct bloom_twin_slot *twin, const struct bloom_filter *filter,
+                         const struct bloom_hash *hash, unsigned n, const struct bloom_journal *journal);
 
 #endif

@@ -57,9 +57,9 @@ static inline void bloom_part_init(struct bloom_layer *layer)
 /* Of a window whose storage is there: its first layer is free. Before other threads use it. */
 void bloom_window_init(struct bloom_filter *filter);
 
-/* bloom_filter_query() and bloom_filter_add_journaled() of a window. */
+/* bloom_filter_query() and, with n = 1 and 2, bloom_filter_add_journaled() and bloom_filter_claim() of a window. */
 bool bloom_window_query(const struct bloom_filter *filter, struct bloom_hash hash);
-enum bloom_add bloom_window_add(struct bloom_filter *filter, struct bloom_hash hash,
+enum bloom_add bloom_window_add(struct bloom_filter *filter, const struct bloom_hash *hash, unsigned n,
                                 const struct bloom_journal *journal, struct errbuf *err);
 
 bool bloom_window_is_small(const struct bloom_layer *layer); /* BLOOM_WINDOW_SMALL_BYTES */

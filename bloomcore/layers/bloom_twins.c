@@ -125,29 +125,32 @@ void bloom_twins_level(struct bloom_pool *pool, const struct bloom_filter *older
     bloom_locks_give(&locks);
 }
 
-/* Adds to the younger one, under its lock. */
-static void add_to_younger(struct bloom_filter *younger, struct bloom_hash hash, const struct bloom_journal *journal)
+/* Adds those of one or two items that it lacks to the younger one, under its lock. */
+static void add_to_younger(struct bloom_filter *younger, const struct bloom_hash *hash, unsigned n,
+                           const struct bloom_journal *journal)
 {
-    struct bloom_layer *newest;
-    uint64_t bit[BLOOM_PROBE_BITS];
+    struct bloom_layer *newest = bloom_filter_newest(younger);
+    struct bloom_hash lacking[2];
+    unsigned nlacking = 0;
     uint64_t ordinal;
 
-    newest = bloom_filter_newest(younger);
-    if (bloom_layer_test(newest, hash) || bloom_layer_test_below(newest, hash))
+    for (unsigned i = 0; i < n; i++) {
+        if (!bloom_layer_test(newest, hash[i]) && !bloom_layer_test_below(newest, hash[i]))
+            lacking[nlacking++] = hash[i];
+    }
+    if (nlacking == 0)
         return;
     for (;;) {
         newest = bloom_filter_newest(younger);
-        ordinal = bloom_layer_reserve_shared(newest);
+        ordinal = bloom_layer_reserve_shared(newest, nlacking);
         if (ordinal)
             break;
         /* The count is at its limit; but the older filter has counted the item, which will be acknowledged. */
         if (bloom_filter_params(younger)->expansion == 0 || bloom_filter_grow(younger, newest, journal, NULL) != 0)
             break;
     }
-    if (journal)
-        journal->ops->add(journal->ctx, journal->id, hash, newest->geometry->index, ordinal);
-    bloom_layer_bits(newest, hash, bit);
-    bloom_layer_or_bits(newest, bit);
+    bloom_journal_items(journal, journal ? journal->id : 0, lacking, nlacking, newest->geometry->index, ordinal);
+    bloom_layer_or_items(newest, lacking, nlacking);
 }
 
 /* The pair may end while this thread reads it, and another one may take its slot, perhaps of the same older filter. The
@@ -166,8 +169,8 @@ bool bloom_twins_read(const struct bloom_twin_slot *twin, const struct bloom_fil
            twins_out->younger && (filter == twins_out->older || filter == twins_out->younger);
 }
 
-void bloom_twins_pass_on(const struct bloom_twin_slot *twin, const struct bloom_filter *filter, struct bloom_hash hash,
-                         const struct bloom_journal *journal)
+void bloom_twins_pass_on(const struct bloom_twin_slot *twin, const struct bloom_filter *filter,
+                         const struct bloom_hash *hash, unsigned n, const struct bloom_journal *journal)
 {
     struct bloom_twins twins;
 
@@ -180,14 +183,11 @@ void bloom_twins_pass_on(const struct bloom_twin_slot *twin, const struct bloom_
             own = *journal;
             own.id = twins.younger_id;
         }
-        add_to_younger(twins.younger, hash, journal ? &own : NULL);
+        add_to_younger(twins.younger, hash, n, journal ? &own : NULL);
         if (twins.added)
             twins.added(twins.ctx);
     } else {
-        struct bloom_layer *newest = bloom_filter_newest(twins.older);
-        uint64_t bit[BLOOM_PROBE_BITS];
-
-        bloom_layer_bits(newest, hash, bit);
-        bloom_layer_or_bits(newest, bit); /* a note, not an add: the older filter is about to go */
+        /* a note, not an add: the older filter is about to go */
+        bloom_layer_or_items(bloom_filter_newest(twins.older), hash, n);
     }
 }

@@ -28,6 +28,7 @@ struct bloom_memory {
 /* ---- adds ---- */
 
 enum bloom_add {
+    BLOOM_OWN = -1,    /* only of a claim: the item was there, with this owner's mark */
     BLOOM_PRESENT = 0, /* the item was (or seemed to be) there already; nothing was written */
     BLOOM_ADDED = 1,   /* this call, and no other, has added the item */
     BLOOM_FULL = 2,    /* a fixed filter has taken its capacity of items */
@@ -59,6 +60,9 @@ static inline bool bloom_turn_valid(const struct bloom_turn *turn)
  * capacity; it is unique among the adds to a layer. 0: the bits are set without being counted. No thread can find the
  * item's bits before add() has returned.
  *
+ * add_both(): the mark and the item of a claim, with this ordinal and the next one, or both with 0; a log has both or
+ * neither. NULL: add() twice.
+ *
  * grow(): a layer of this shape is about to become the filter's newest, with this index. 0; or -errno with a text: the
  * filter does not grow, and the add returns BLOOM_NO_ROOM. grow() is called only when the layer exists. Otherwise a
  * replay would grow the filter by a layer that had failed for memory or a limit.
@@ -70,6 +74,7 @@ struct bloom_journal_ops {
     int (*grow)(void *ctx, uint64_t id, unsigned layer, const struct bloom_shape *shape, struct errbuf *err);
     int (*turn)(void *ctx, uint64_t id, unsigned layer, const struct bloom_shape *shape, const struct bloom_turn *turn,
                 struct errbuf *err);
+    void (*add_both)(void *ctx, uint64_t id, const struct bloom_hash hash[2], unsigned layer, uint64_t ordinal);
 };
 
 /* `id` identifies the filter for `ops`; bloomcore only passes it on. */

@@ -12,8 +12,9 @@
 
 /* ---- queries ---- */
 
-/* Whether a living part has the item; *newest_out: the newest one has it. */
-static bool bloom_window_has(const struct bloom_filter *filter, struct bloom_hash hash, bool *newest_out)
+/* Whether a layer of a living part has the item, or both items of a claim; *newest_out: one of the newest part. */
+static inline bool bloom_window_has(const struct bloom_filter *filter, const struct bloom_hash *hash, unsigned n,
+                                    bool *newest_out)
 {
     uint64_t turn = atomic_load_explicit(&bloom_filter_window(filter)->turn, memory_order_relaxed);
     bool found = false;
@@ -22,7 +23,8 @@ static bool bloom_window_has(const struct bloom_filter *filter, struct bloom_has
     for (const struct bloom_layer *layer = bloom_filter_newest(filter); layer; layer = bloom_layer_older(layer)) {
         const struct bloom_part *part = bloom_layer_part(layer);
 
-        if (!bloom_part_is_alive(part) || !bloom_layer_test(layer, hash))
+        if (!bloom_part_is_alive(part) || !bloom_layer_test(layer, hash[n - 1]) ||
+            (n == 2 && !bloom_layer_test(layer, hash[0])))
             continue;
         found = true;
         *newest_out |= bloom_part_turn(part) == turn;
@@ -41,7 +43,7 @@ bool bloom_window_query(const struct bloom_filter *filter, struct bloom_hash has
     bloom_window_forget((struct bloom_filter *)filter);
     do {
         forgotten = atomic_load_explicit(&window->forgotten, memory_order_acquire);
-        found = bloom_window_has(filter, hash, &newest);
+        found = bloom_window_has(filter, &hash, 1, &newest);
         bloom_found();
     } while (!found && forgotten != atomic_load_explicit(&window->forgotten, memory_order_relaxed));
     return found;
@@ -50,7 +52,7 @@ bool bloom_window_query(const struct bloom_filter *filter, struct bloom_hash has
 /* ---- adds ---- */
 
 /* bloom_window_look() at this time, without forgetting. */
-static bool see(struct bloom_filter *filter, int64_t now, struct bloom_seen *seen_out)
+static bool see(struct bloom_filter *filter, int64_t now, unsigned n, struct bloom_seen *seen_out)
 {
     const struct bloom_params *params = bloom_filter_params(filter);
     const struct bloom_window *window = bloom_filter_window(filter);
@@ -62,27 +64,28 @@ static bool see(struct bloom_filter *filter, int64_t now, struct bloom_seen *see
     };
     return !seen_out->current || now >= atomic_load_explicit(&window->ends_us, memory_order_relaxed) ||
            (bloom_window_by_items(params) &&
-            atomic_load_explicit(&window->placed, memory_order_relaxed) >= bloom_window_part_items(params));
+            atomic_load_explicit(&window->placed, memory_order_relaxed) + n > bloom_window_part_items(params));
 }
 
-bool bloom_window_look(struct bloom_filter *filter, struct bloom_seen *seen_out)
+bool bloom_window_look(struct bloom_filter *filter, unsigned n, struct bloom_seen *seen_out)
 {
     int64_t now = bloom_window_now_us(filter);
 
     if (bloom_window_is_due(bloom_filter_window(filter), now))
         bloom_window_forget_locked(filter, now);
-    return see(filter, now, seen_out);
+    return see(filter, now, n, seen_out);
 }
 
-static bool is_full(const struct bloom_layer *layer)
+static bool is_full(const struct bloom_layer *layer, unsigned n)
 {
-    return bloom_part_items(layer) >= layer->geometry->capacity;
+    return bloom_part_items(layer) + n > layer->geometry->capacity;
 }
 
 /* An add, and the state that it has seen under the locks. */
 struct adding {
     struct bloom_filter *filter;
-    struct bloom_hash hash;
+    const struct bloom_hash *hash; /* of the item, or of a claim's mark and item */
+    unsigned n;                    /* of these */
     const struct bloom_journal *journal;
     struct bloom_twins twins; /* the pair of the filter; all zero: none */
     struct bloom_journal twin_journal;
@@ -99,65 +102,68 @@ static bool to_older(const struct adding *a)
  * need not: the younger one has replaced the older one, which gets only notes. */
 static bool look_at_both(struct adding *a)
 {
-    bool turn = bloom_window_look(a->filter, &a->own), other = false;
+    bool turn = bloom_window_look(a->filter, a->n, &a->own), other = false;
 
     if (to_older(a))
-        other = bloom_window_look(a->twins.younger, &a->other);
+        other = bloom_window_look(a->twins.younger, a->n, &a->other);
     else if (a->twins.older)
-        other = see(a->twins.older, bloom_window_now_us(a->filter), &a->other);
+        other = see(a->twins.older, bloom_window_now_us(a->filter), a->n, &a->other);
     a->lacks = turn ? &a->own : other ? &a->other : NULL;
     return !a->lacks;
 }
 
-/* Gives the item a place in the newest part of the younger twin, unless that has it. */
+/* Gives the items a place in the newest part of the younger twin, unless that has them. */
 static void pass_on(const struct adding *a)
 {
     struct bloom_layer *layer = a->other.current;
-    uint64_t bit[BLOOM_PROBE_BITS];
     bool newest;
 
-    if (bloom_window_has(a->twins.younger, a->hash, &newest) && newest)
+    if (bloom_window_has(a->twins.younger, a->hash, a->n, &newest) && newest)
         return;
-    uint64_t ordinal = atomic_fetch_add_explicit(&layer->items, 1, memory_order_relaxed) + 1;
-    if (a->journal)
-        a->journal->ops->add(a->journal->ctx, a->twins.younger_id, a->hash, layer->geometry->index, ordinal);
-    bloom_layer_bits(layer, a->hash, bit);
-    bloom_layer_or_bits(layer, bit);
+    uint64_t ordinal = atomic_fetch_add_explicit(&layer->items, a->n, memory_order_relaxed) + 1;
+    bloom_journal_items(a->journal, a->twins.younger_id, a->hash, a->n, layer->geometry->index, ordinal);
+    bloom_layer_or_items(layer, a->hash, a->n);
     if (a->twins.added)
         a->twins.added(a->twins.ctx);
 }
 
-/* Under the locks. BLOOM_FULL: a layer is. */
-static enum bloom_add place(struct adding *a, const uint64_t bit[BLOOM_PROBE_BITS])
+/* Under the locks. BLOOM_FULL: a layer is, or the filter `turns`, which a claim of a present item does not need. */
+static enum bloom_add place(struct adding *a, uint64_t bit[BLOOM_PROBE_BITS], bool turns)
 {
-    bool refresh = bloom_filter_params(a->filter)->window_flags & BLOOM_WINDOW_REFRESH, newest;
-    bool found = bloom_window_has(a->filter, a->hash, &newest);
+    bool refresh = bloom_filter_params(a->filter)->window_flags & BLOOM_WINDOW_REFRESH, newest, item;
+    bool found = bloom_window_has(a->filter, a->hash, a->n, &newest);
+    enum bloom_add present = a->n == 2 ? BLOOM_OWN : BLOOM_PRESENT;
     struct bloom_layer *layer = a->own.current;
 
-    if (found && (!refresh || (newest && !to_older(a))))
+    if (found && (!refresh || (newest && !turns && !to_older(a))))
+        return present;
+    if (a->n == 2 && !found && bloom_window_has(a->filter, a->hash + 1, 1, &item))
         return BLOOM_PRESENT;
-    a->lacks = !newest && is_full(layer) ? &a->own : to_older(a) && is_full(a->other.current) ? &a->other : NULL;
+    if (turns)
+        return BLOOM_FULL;
+    a->lacks = !newest && is_full(layer, a->n)                  ? &a->own
+               : to_older(a) && is_full(a->other.current, a->n) ? &a->other
+                                                                : NULL;
     if (a->lacks)
         return BLOOM_FULL;
     if (newest) { /* its time restarts in the younger twin, whose newest part may have begun earlier */
         pass_on(a);
-        return BLOOM_PRESENT;
+        return present;
     }
     uint64_t ordinal = atomic_load_explicit(&layer->items, memory_order_relaxed) + 1;
-    atomic_store_explicit(&layer->items, ordinal, memory_order_relaxed);
-    atomic_fetch_add_explicit(&bloom_filter_window(a->filter)->placed, 1, memory_order_relaxed);
-    if (a->journal)
-        a->journal->ops->add(a->journal->ctx, a->journal->id, a->hash, layer->geometry->index, ordinal);
-    if (to_older(a)) {
+    atomic_store_explicit(&layer->items, ordinal + a->n - 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&bloom_filter_window(a->filter)->placed, a->n, memory_order_relaxed);
+    bloom_journal_items(a->journal, a->journal ? a->journal->id : 0, a->hash, a->n, layer->geometry->index, ordinal);
+    if (to_older(a))
         pass_on(a);
-    } else if (a->twins.older) { /* a note */
-        uint64_t there[BLOOM_PROBE_BITS];
-
-        bloom_layer_bits(a->other.current, a->hash, there);
-        bloom_layer_or_bits(a->other.current, there);
+    else if (a->twins.older) /* a note */
+        bloom_layer_or_items(a->other.current, a->hash, a->n);
+    for (unsigned i = 0; i < a->n; i++) { /* `bit` has the bits of the first one */
+        if (i > 0)
+            bloom_layer_bits(layer, a->hash[i], bit);
+        bloom_set_bits(bloom_layer_words(layer), bit, layer->geometry->k);
     }
-    bloom_set_bits(bloom_layer_words(layer), bit, layer->geometry->k);
-    return found ? BLOOM_PRESENT : BLOOM_ADDED;
+    return found ? present : BLOOM_ADDED;
 }
 
 /* Takes the locks of the add. Filters that became twins after the first look are not this add's: their merge waits for
@@ -183,16 +189,16 @@ static enum bloom_add try_add(struct adding *a, const struct bloom_twin_slot *sl
     struct bloom_locks locks;
 
     if (expected) {
-        bloom_layer_bits(expected, a->hash, bit);
+        bloom_layer_bits(expected, a->hash[0], bit);
         if (!bloom_window_is_small(expected))
             bloom_layer_touch(expected, bit);
     }
     lock(a, slot, &locks);
     *turns_out = !look_at_both(a);
-    if (!*turns_out) {
-        if (a->own.current != expected)
-            bloom_layer_bits(a->own.current, a->hash, bit);
-        answer = place(a, bit);
+    if (!*turns_out || a->n == 2) {
+        if (a->own.current && a->own.current != expected)
+            bloom_layer_bits(a->own.current, a->hash[0], bit);
+        answer = place(a, bit, *turns_out);
     }
     bloom_locks_give(&locks);
     return answer;
@@ -211,17 +217,18 @@ static const struct bloom_journal *journal_of_lacking(struct adding *a)
     return &a->twin_journal;
 }
 
-enum bloom_add bloom_window_add(struct bloom_filter *filter, struct bloom_hash hash,
+/* A claim asks under the lock only: between two looks without it, at the item and at the mark, both may expire. */
+enum bloom_add bloom_window_add(struct bloom_filter *filter, const struct bloom_hash *hash, unsigned n,
                                 const struct bloom_journal *journal, struct errbuf *err)
 {
     const struct bloom_twin_slot *slot = bloom_pool_twin(bloom_filter_class(filter)->pool, filter);
     const struct bloom_params *params = bloom_filter_params(filter);
-    struct adding a = {.filter = filter, .hash = hash, .journal = journal};
+    struct adding a = {.filter = filter, .hash = hash, .n = n, .journal = journal};
 
     for (;;) {
         bool turns;
 
-        if (!(params->window_flags & BLOOM_WINDOW_REFRESH) && bloom_window_query(filter, hash))
+        if (n == 1 && !(params->window_flags & BLOOM_WINDOW_REFRESH) && bloom_window_query(filter, hash[0]))
             return BLOOM_PRESENT;
         enum bloom_add answer = try_add(&a, slot, &turns);
         if (answer != BLOOM_FULL || (!turns && params->expansion == 0))

@@ -127,7 +127,7 @@ static int begin_part(struct bloom_filter *dst, struct errbuf *err)
     struct bloom_seen seen;
 
     bloom_lock_take(lock);
-    bloom_window_look(dst, &seen);
+    bloom_window_look(dst, 1, &seen);
     bloom_lock_give(lock);
     return bloom_window_make_place(&seen, NULL, err);
 }

@@ -44,8 +44,9 @@ struct bloom_seen {
     bool grows; /* the part continues in another layer; otherwise a new part begins */
 };
 
-/* Checks the ring as an add does, and marks expired parts. Returns whether a turn is needed before an add. Locked. */
-bool bloom_window_look(struct bloom_filter *filter, struct bloom_seen *seen_out);
+/* Checks the ring as an add of n items does, and marks expired parts. Returns whether a turn is needed before. Locked.
+ */
+bool bloom_window_look(struct bloom_filter *filter, unsigned n, struct bloom_seen *seen_out);
 
 /* Makes place, unless another thread has. 0; otherwise the reason is in `err`. */
 int bloom_window_make_place(const struct bloom_seen *seen, const struct bloom_journal *journal, struct errbuf *err);

@@ -174,7 +174,8 @@ static int on_turn(void *ctx, uint64_t id, unsigned layer, const struct bloom_sh
     return note_layer(ctx, &control, err);
 }
 
-const struct bloom_journal_ops journal_ops = {.add = on_add, .grow = on_grow, .turn = on_turn};
+const struct bloom_journal_ops journal_ops = {
+    .add = on_add, .grow = on_grow, .turn = on_turn, .add_both = ring_add_both};
 const struct bloom_journal_ops journal_cuckoo_ops = {.add = on_add};
 
 /* ---- switches ---- */

@@ -57,6 +57,24 @@ void ring_begin_run(struct journal_ring *ring, uint64_t id, unsigned layer)
     ring->tail_used += PENDING_HEAD_WORDS;
 }
 
+/* Both are in one chunk and run; heads without adds fill a chunk that has no room. The second is written first: a start
+ * reads a run up to the first invalid record. */
+void ring_add_both(void *ctx, uint64_t id, const struct bloom_hash hash[2], unsigned layer, uint64_t ordinal)
+{
+    struct journal_ring *ring = ctx;
+    while (id != ring->id || layer != ring->layer || PENDING_CHUNK_WORDS - ring->tail_used < 2 * PENDING_ADD_WORDS)
+        ring_begin_run(ring, id, layer);
+    for (unsigned i = 2; i-- > 0; atomic_signal_fence(memory_order_seq_cst)) {
+        uint32_t at = ring->tail_used + i * PENDING_ADD_WORDS;
+        *(struct bloom_replay_item *)(ring->tail->words + at) = (struct bloom_replay_item){
+            hash[i], pending_ordinal(ring->run_seed, at, hash[i], ordinal ? ordinal + i : 0)};
+    }
+    ring->tail_used += 2 * PENDING_ADD_WORDS;
+    atomic_store_explicit(&ring->tail->used, ring->tail_used, memory_order_release);
+    uint64_t added = atomic_load_explicit(&ring->added, memory_order_relaxed) + 2;
+    atomic_store_explicit(&ring->added, added, memory_order_release);
+}
+
 struct pending_place ring_end(const struct journal_ring *ring)
 {
     return ring->tail ? (struct pending_place){.chunk = ring->tail->number, .used = ring->tail_used}

@@ -76,6 +76,10 @@ static inline void ring_add(struct journal_ring *ring, uint64_t id, struct bloom
                           memory_order_release);
 }
 
+/* add_both() of struct bloom_journal_ops, whose ctx is the ring: the consumer, or a start after a kill, sees both
+ * records or neither. */
+void ring_add_both(void *ctx, uint64_t id, const struct bloom_hash hash[2], unsigned layer, uint64_t ordinal);
+
 static inline size_t ring_queued(const struct journal_ring *ring)
 {
     uint64_t taken = atomic_load_explicit(&ring->taken, memory_order_acquire);

@@ -2,6 +2,9 @@
  * filter is in place. Exactly one of them gets BLOOM_ADDED for each item that no source has; an item that was
  * acknowledged is in every filter published afterwards; the sources' items are in every union.
  *
+ * The same of claims, each thread being an owner of its own: the winner of an item finds it its own in every filter
+ * published afterwards, and whoever finds an item finds its winner's mark.
+ *
  * The same of windows, whose clock continues with the adds: parts begin during the merges, and none is over at the end.
  *
  * The error rate is so low that no item seems to be present before somebody has added it. */
@@ -36,7 +39,8 @@ static atomic_uint winners[ITEMS];
 static atomic_uint acknowledged[ITEMS];
 static struct worker workers[THREADS];
 static atomic_uint passed_on;
-static bool windows;
+static bool windows, claims;
+static atomic_uint owners[ITEMS]; /* the winner's number, from 1 on; 0: none yet */
 static _Atomic int64_t now_us;
 
 static int64_t driven_clock(void)
@@ -53,7 +57,7 @@ static void count_passed_on(void *ctx)
 static struct bloom_filter *filter_new(uint64_t capacity, uint32_t expansion)
 {
     struct bloom_params params = {.capacity = capacity,
-                                  .error_rate = 1e-7,
+                                  .error_rate = claims ? 1e-10 : 1e-7,
                                   .expansion = expansion,
                                   .window = windows ? BLOOM_WINDOW_MIN_US : 0,
                                   .window_parts = windows ? 8 : 0};
@@ -103,6 +107,31 @@ static void take_answer(size_t i, enum bloom_add answer)
     atomic_store(&acknowledged[i], 1);
 }
 
+/* The mark of a thread and an item. */
+static struct bloom_hash mark_of(unsigned owner, size_t i)
+{
+    return (struct bloom_hash){items[i].h1 * (2 * owner + 3), items[i].h2 ^ owner};
+}
+
+static void claim_one(struct bloom_filter *filter, unsigned owner, size_t i)
+{
+    const struct bloom_hash hash[2] = {mark_of(owner, i), items[i]};
+    enum bloom_add answer = bloom_filter_claim(filter, hash, NULL, NULL);
+
+    if (answer == BLOOM_ADDED)
+        atomic_store(&owners[i], owner);
+    take_answer(i, answer == BLOOM_OWN ? BLOOM_PRESENT : answer);
+    EXPECT(answer != BLOOM_OWN, "owner %u already has item %zu", owner, i);
+    for (unsigned k = 0; k < 2; k++) { /* this one and an earlier one, of the filter of now */
+        size_t asked = k ? i / 2 : i;
+        const struct bloom_hash again[2] = {mark_of(owner, asked), items[asked]};
+        bool own = atomic_load(&owners[asked]) == owner;
+
+        answer = bloom_filter_claim(atomic_load(&current), again, NULL, NULL);
+        EXPECT(answer == (own ? BLOOM_OWN : BLOOM_PRESENT), "item %zu: %d for owner %u", asked, (int)answer, owner);
+    }
+}
+
 static void add_batch(struct bloom_filter *filter, size_t first)
 {
     struct bloom_item batch_items[TOGETHER];
@@ -133,7 +162,9 @@ static void *add_all(void *arg)
         size_t earlier = i / 2;
         if (atomic_load(&acknowledged[earlier]))
             EXPECT(bloom_filter_query(atomic_load(&current), items[earlier]), "item %zu is absent", earlier);
-        if (!batches)
+        if (claims)
+            claim_one(filter, (unsigned)(worker - workers) + 1, i);
+        else if (!batches)
             take_answer(i, bloom_filter_add(filter, items[i], NULL));
         else if (i % TOGETHER == 0)
             add_batch(filter, i);
@@ -229,7 +260,7 @@ static void run(struct rng *rng, uint64_t capacity, uint32_t expansion)
         items[i] = murmur3_hash(&keys[i], sizeof(keys[i]));
     }
     for (size_t i = 0; i < ITEMS; i++)
-        winners[i] = acknowledged[i] = 0;
+        winners[i] = acknowledged[i] = owners[i] = 0;
     atomic_store(&current, filter_new(capacity, expansion));
     for (unsigned i = 0; i < THREADS; i++) {
         workers[i].ended = false;
@@ -275,6 +306,10 @@ int main(void)
     run(&rng, 10000, 2);
     windows = true;
     bloom_pool_set_clock(pool, driven_clock);
+    run(&rng, 10000, 2);
+    claims = true;
+    run(&rng, 10000, 2);
+    windows = false;
     run(&rng, 10000, 2);
     bloom_pool_destroy(pool);
     return 0;

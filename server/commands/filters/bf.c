@@ -1,17 +1,15 @@
 #include "bf.h"
 
+#include <stdlib.h>
+
 #include "bf_host.h"
-#include "bf_info.h"
 #include "bf_out.h"
 #include "bloom_keyring.h"
 #include "bloom_window.h"
-#include "clock.h"
-#include "content.h"
 #include "journal.h"
 #include "notify.h"
 #include "registry_key.h"
 #include "residency.h"
-#include "saver.h"
 #include "sstables.h"
 #include "usage.h"
 
@@ -136,70 +134,6 @@ struct bloom_filter *bf_existing_shape(struct bf_call *call)
     return filter;
 }
 
-/* Like registry_create_filter(), but the filter has its expiry from the beginning. */
-static int create_expiring(struct bf_call *call, struct bloom_class *class, int64_t expires_ms, struct errbuf *err)
-{
-    struct registry_publication how = {.only_new = true, .empty = true, .expires_ms = expires_ms};
-    struct entry *made;
-    int status = registry_prepare(call->server->registry, call->name, class, false, &made, err);
-    if (status != REGISTRY_OK)
-        return status;
-    do {
-        status = registry_publish(call->server->registry, made, &how);
-        call->entry = status == REGISTRY_OK ? made : registry_find(call->server->registry, call->name_hash, call->name);
-    } while (status == REGISTRY_EXISTS && !call->entry); /* the filter of that name is gone again */
-    if (status != REGISTRY_OK)
-        registry_abandon(call->server->registry, made);
-    return status;
-}
-
-static void warn_of_rate(const struct bf_call *call)
-{
-    struct errbuf text;
-    if (bf_rate_is_off(entry_shape(call->entry), &text))
-        log_limited(&call->server->log, &call->server->log.limits.rate, clock_ms(), LOG_LEVEL_WARNING, "%s", text.text);
-}
-
-/* `shape` NULL: by the parameters. */
-static bool create(struct bf_call *call, const struct bloom_params *params, const struct bloom_shape *shape,
-                   int64_t expires_ms, bool *existed_out)
-{
-    struct errbuf err = {""};
-    struct bloom_class *class;
-    *existed_out = false;
-    int status = registry_status(bloom_class_get(call->server->pool, params, shape, &class, &err));
-    if (status == 0) {
-        status = expires_ms == 0
-                     ? registry_create_filter(call->server->registry, call->name, 0, class, &call->entry, &err)
-                     : create_expiring(call, class, expires_ms, &err);
-        bloom_class_release(class);
-        if (status == REGISTRY_OK && bloom_params_is_window(params))
-            saver_note_clock(call->server->persistence->saver);
-        if (status == REGISTRY_OK) {
-            if (!shape)
-                warn_of_rate(call);
-            return true;
-        }
-        if (status == REGISTRY_EXISTS) {
-            *existed_out = true;
-            return true;
-        }
-    }
-    reply_not_made(call->reply, status, &err);
-    return false;
-}
-
-bool bf_create(struct bf_call *call, const struct bloom_params *params, int64_t expires_ms, bool *existed_out)
-{
-    return create(call, params, NULL, expires_ms, existed_out);
-}
-
-bool bf_create_shaped(struct bf_call *call, const struct bloom_params *params, const struct bloom_shape *shape,
-                      bool *existed_out)
-{
-    return create(call, params, shape, 0, existed_out);
-}
-
 /* The filter of a call for adding, created with the default parameters if there is none. NULL after an error reply. */
 static struct bloom_filter *bf_filter_for_add(struct bf_call *call)
 {
@@ -255,6 +189,15 @@ static void note_add(void *ctx, uint64_t id, struct bloom_hash hash, unsigned la
         note->ordinal = ordinal;
 }
 
+static void note_both(void *ctx, uint64_t id, const struct bloom_hash hash[2], unsigned layer, uint64_t ordinal)
+{
+    struct add_note *note = ctx;
+    if (note->ring)
+        journal_ops.add_both(note->ring, id, hash, layer, ordinal);
+    if (id == note->id)
+        note->ordinal = ordinal + 1;
+}
+
 static int note_grow(void *ctx, uint64_t id, unsigned layer, const struct bloom_shape *shape, struct errbuf *err)
 {
     struct add_note *note = ctx;
@@ -270,13 +213,15 @@ static int note_turn(void *ctx, uint64_t id, unsigned layer, const struct bloom_
     return note->ring ? journal_ops.turn(note->ring, id, layer, shape, turn, err) : 0;
 }
 
-static enum bloom_add add_noted(struct bf_call *call, struct bloom_batch *batch, size_t i, struct bloom_filter *filter,
-                                struct errbuf *err)
+/* Adds item i of the batch; without a batch it claims an item, whose hashes are `claimed`. */
+static enum bloom_add add_noted(struct bf_call *call, struct bloom_batch *batch, size_t i,
+                                const struct bloom_hash *claimed, struct bloom_filter *filter, struct errbuf *err)
 {
-    static const struct bloom_journal_ops ops = {note_add, note_grow, note_turn};
+    static const struct bloom_journal_ops ops = {note_add, note_grow, note_turn, note_both};
     struct add_note note = {.id = call->entry->id, .ring = call->ring};
     struct bloom_journal journal = {&ops, &note, note.id};
-    enum bloom_add result = bloom_batch_add(batch, i, filter, &journal, err);
+    enum bloom_add result =
+        batch ? bloom_batch_add(batch, i, filter, &journal, err) : bloom_filter_claim(filter, claimed, &journal, err);
     /* The add that has created the layer reports it, even if another client has added its item meanwhile. */
     if (note.grew && result != BLOOM_NO_ROOM)
         notify_event(call->server->notify, NOTIFY_MODULE, "bloom.grow", call->name);
@@ -432,7 +377,7 @@ static size_t add_all_noted(struct bf_call *call, struct bloom_batch *batch, siz
 {
     *added = 0;
     for (; from < n; from++) {
-        enum bloom_add result = add_noted(call, batch, from, filter, err);
+        enum bloom_add result = add_noted(call, batch, from, NULL, filter, err);
         if (result > BLOOM_ADDED) {
             *refused = result;
             break;
@@ -546,6 +491,44 @@ static struct bloom_filter *bf_same_filter(struct bf_call *call, uint64_t id)
     return NULL;
 }
 
+/* As add_items(), of claims, one after the other. */
+static bool claim_items(struct bf_call *call, struct bloom_filter *filter, struct slice owner, size_t start, size_t end,
+                        int64_t *replies, struct bloom_item (*item)(const void *items, size_t i), const void *ctx)
+{
+    enum bloom_add result = BLOOM_PRESENT;
+    struct errbuf err = {"out of memory"};
+    uint64_t added = 0, ones = 0;
+    size_t i = start;
+    bool going = true;
+    for (; i < end && (i == start || !command_slice_end(call->ctx, i)); i++) {
+        struct bloom_item claimed = item(ctx, i);
+        struct bloom_hash hash[2];
+        struct slice mark;
+        going = bf_claim_hashes(filter, owner, (struct slice){claimed.ptr, claimed.len}, hash, &mark);
+        free((char *)mark.ptr);
+        /* two records, for a filter that is being replaced, too */
+        going = going && (!call->ring || ring_reserve(call->ring, 4) == 0);
+        result = going ? add_noted(call, NULL, 0, hash, filter, &err) : BLOOM_NO_ROOM;
+        if (!(going = result <= BLOOM_ADDED))
+            break;
+        added += result == BLOOM_ADDED;
+        ones += result != BLOOM_PRESENT;
+        reply_bool(call->reply, result != BLOOM_PRESENT);
+    }
+    note_use(call);
+    if (bloom_filter_forgets(filter))
+        note_window_adds(call, filter, i - start - (ones - added), i - start);
+    else if (added)
+        entry_mark_dirty(call->entry);
+    stats_add(&call->stats->items_added, ones);
+    stats_add(&call->stats->items_present, i - start - ones);
+    stats_add(&call->stats->changes, added);
+    if (!going)
+        reply_refused(call, result, &err);
+    *replies += (int64_t)(i - start) + !going;
+    return going;
+}
+
 /* Adds until one add is refused, which is the last that *replies counts, or the slice has taken too long. */
 static bool add_items(struct bf_call *call, struct bloom_filter *filter, size_t start, size_t end, int64_t *replies,
                       struct bloom_item (*item)(const void *items, size_t i), const void *ctx)
@@ -562,8 +545,10 @@ static bool add_items(struct bf_call *call, struct bloom_filter *filter, size_t 
     return error_at == SIZE_MAX;
 }
 
-void bf_add_many(struct bf_call *call, size_t n, struct bloom_item (*item)(const void *items, size_t i),
-                 const void *ctx)
+/* Inlined, so that an add knows nothing of claims. */
+static inline __attribute__((always_inline)) void add_many(struct bf_call *call, size_t n, struct slice owner,
+                                                           struct bloom_item (*item)(const void *items, size_t i),
+                                                           const void *ctx)
 {
     size_t first, count = command_slice(call->ctx, n, &first);
     struct command_slice whole = {0}, *slice = call->ctx->slice ? call->ctx->slice : &whole;
@@ -580,8 +565,21 @@ void bf_add_many(struct bf_call *call, size_t n, struct bloom_item (*item)(const
         slice->id = call->entry->id;
     }
     if (filter)
-        going = add_items(call, filter, first, first + count, &slice->count, item, ctx);
+        going = owner.len ? claim_items(call, filter, owner, first, first + count, &slice->count, item, ctx)
+                          : add_items(call, filter, first, first + count, &slice->count, item, ctx);
     call->ctx->later &= going;
     if (!call->ctx->later)
         reply_array_end(call->reply, slice->token, (size_t)slice->count);
+}
+
+void bf_add_many(struct bf_call *call, size_t n, struct bloom_item (*item)(const void *items, size_t i),
+                 const void *ctx)
+{
+    add_many(call, n, (struct slice){NULL, 0}, item, ctx);
+}
+
+void bf_insert_many(struct bf_call *call, size_t n, struct slice owner,
+                    struct bloom_item (*item)(const void *items, size_t i), const void *ctx)
+{
+    add_many(call, n, owner, item, ctx);
 }

@@ -53,6 +53,10 @@ void bf_query_many(struct bf_call *call, size_t n, struct bloom_item (*item)(con
 void bf_add_many(struct bf_call *call, size_t n, struct bloom_item (*item)(const void *items, size_t i),
                  const void *ctx);
 
+/* bf_add_many(), of claims if the owner has bytes. */
+void bf_insert_many(struct bf_call *call, size_t n, struct slice owner,
+                    struct bloom_item (*item)(const void *items, size_t i), const void *ctx);
+
 /* The filter of a call for reading, looked up again if needed; for callers that need no bits: these may not be in
  * memory (entry_is_evicted()). NULL: none, or it is quarantined, after an error reply (*replied_out). */
 struct bloom_filter *bf_filter_shape(struct bf_call *call, bool *replied_out);

@@ -4,11 +4,16 @@
 
 #include "bf.h"
 #include "bf_host.h"
+#include "bf_info.h"
 #include "bf_out.h"
+#include "clock.h"
 #include "command.h"
+#include "content.h"
 #include "handlers.h"
 #include "host.h"
+#include "persistence.h"
 #include "rcu.h"
+#include "saver.h"
 #include "server_files.h"
 
 struct bf_call bf_call_of(struct command_ctx *ctx)
@@ -25,6 +30,70 @@ struct bf_call bf_call_of(struct command_ctx *ctx)
         .missing = BF_MISSING_DEFAULT,
         .no_touch = session_no_touch(ctx->session),
     };
+}
+
+/* Like registry_create_filter(), but the filter has its expiry from the beginning. */
+static int create_expiring(struct bf_call *call, struct bloom_class *class, int64_t expires_ms, struct errbuf *err)
+{
+    struct registry_publication how = {.only_new = true, .empty = true, .expires_ms = expires_ms};
+    struct entry *made;
+    int status = registry_prepare(call->server->registry, call->name, class, false, &made, err);
+    if (status != REGISTRY_OK)
+        return status;
+    do {
+        status = registry_publish(call->server->registry, made, &how);
+        call->entry = status == REGISTRY_OK ? made : registry_find(call->server->registry, call->name_hash, call->name);
+    } while (status == REGISTRY_EXISTS && !call->entry); /* the filter of that name is gone again */
+    if (status != REGISTRY_OK)
+        registry_abandon(call->server->registry, made);
+    return status;
+}
+
+static void warn_of_rate(const struct bf_call *call)
+{
+    struct errbuf text;
+    if (bf_rate_is_off(entry_shape(call->entry), &text))
+        log_limited(&call->server->log, &call->server->log.limits.rate, clock_ms(), LOG_LEVEL_WARNING, "%s", text.text);
+}
+
+/* `shape` NULL: by the parameters. */
+static bool create(struct bf_call *call, const struct bloom_params *params, const struct bloom_shape *shape,
+                   int64_t expires_ms, bool *existed_out)
+{
+    struct errbuf err = {""};
+    struct bloom_class *class;
+    *existed_out = false;
+    int status = registry_status(bloom_class_get(call->server->pool, params, shape, &class, &err));
+    if (status == 0) {
+        status = expires_ms == 0
+                     ? registry_create_filter(call->server->registry, call->name, 0, class, &call->entry, &err)
+                     : create_expiring(call, class, expires_ms, &err);
+        bloom_class_release(class);
+        if (status == REGISTRY_OK && bloom_params_is_window(params))
+            saver_note_clock(call->server->persistence->saver);
+        if (status == REGISTRY_OK) {
+            if (!shape)
+                warn_of_rate(call);
+            return true;
+        }
+        if (status == REGISTRY_EXISTS) {
+            *existed_out = true;
+            return true;
+        }
+    }
+    reply_not_made(call->reply, status, &err);
+    return false;
+}
+
+bool bf_create(struct bf_call *call, const struct bloom_params *params, int64_t expires_ms, bool *existed_out)
+{
+    return create(call, params, NULL, expires_ms, existed_out);
+}
+
+bool bf_create_shaped(struct bf_call *call, const struct bloom_params *params, const struct bloom_shape *shape,
+                      bool *existed_out)
+{
+    return create(call, params, shape, 0, existed_out);
 }
 
 /* ---- the first key ---- */
@@ -90,11 +159,6 @@ static struct bloom_item item_arg(const void *items, size_t i)
     return (struct bloom_item){item.ptr, item.len};
 }
 
-static void add_items(struct command_ctx *ctx, struct bf_call *call, size_t first)
-{
-    bf_add_many(call, command_argc(ctx) - first, item_arg, &(struct item_args){ctx, first});
-}
-
 void cmd_bf_mexists(struct command_ctx *ctx)
 {
     struct bf_call call = bf_call_of(ctx);
@@ -104,7 +168,7 @@ void cmd_bf_mexists(struct command_ctx *ctx)
 void cmd_bf_madd(struct command_ctx *ctx)
 {
     struct bf_call call = bf_call_of(ctx);
-    add_items(ctx, &call, 2);
+    bf_add_many(&call, command_argc(ctx) - 2, item_arg, &(struct item_args){ctx, 2});
 }
 
 /* The plain definition of the single forms. The pipeline takes nearly all of them; the rest comes here. */
@@ -151,10 +215,12 @@ void cmd_bf_insert(struct command_ctx *ctx)
 {
     struct bf_args args = bf_args_of(ctx);
     struct bf_call call = bf_call_of(ctx);
+    struct slice owner;
+    size_t first = bf_first_item(&args, &owner);
     bool first_slice = !ctx->slice || ctx->slice->done == 0; /* later slices have begun their reply */
     call.entry = registry_find(ctx->server->registry, call.name_hash, call.name);
-    if (!first_slice || begin_insert(ctx, &args, &call))
-        add_items(ctx, &call, bf_first_item(&args)); /* to this filter, even if a client deletes it now */
+    if (!first_slice || begin_insert(ctx, &args, &call)) /* to this filter, even if a client deletes it now */
+        bf_insert_many(&call, command_argc(ctx) - first, owner, item_arg, &(struct item_args){ctx, first});
 }
 
 /* ---- BF.QUERY ---- */

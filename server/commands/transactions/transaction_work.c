@@ -322,8 +322,9 @@ static size_t items_of(const struct server *server, const struct command *comman
     struct errbuf error;
     if (is_cuckoo_list(command))
         return cf_read_insert(args, &defaults, &insert, &error) ? args->argc - insert.first_item : 0;
-    size_t first = IS_ONE_OF(command, cmd_bf_insert, cmd_bf_query) ? bf_first_item(args) : 2;
-    return first < args->argc ? args->argc - first : 0;
+    struct slice owner = {NULL, 0};
+    size_t first = IS_ONE_OF(command, cmd_bf_insert, cmd_bf_query) ? bf_first_item(args, &owner) : 2;
+    return first < args->argc ? (args->argc - first) * (owner.len ? 2 : 1) : 0; /* a claim is two */
 }
 
 /* BF.CLEAR looks whether a small filter has bits, and maps a large one. */

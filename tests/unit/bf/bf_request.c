@@ -153,10 +153,11 @@ Test(bf_request, capacity_of_zero_names_the_range)
 }
 
 struct insert_case {
-    char text[96], error[96];
+    char text[120], error[96];
     struct bloom_params params;
     size_t first_item;
     bool no_create, sized;
+    char owner[80]; /* no text: none */
 };
 
 ParameterizedTestParameters(bf_request, insert)
@@ -171,6 +172,25 @@ ParameterizedTestParameters(bf_request, insert)
         {"bf.insert f ERROR 1 ITEMS a", "Bad error rate", {0, 0, 0}, 0, false, false},
         {"bf.insert f EXPANSION -1 ITEMS a", "Bad expansion", {0, 0, 0}, 0, false, false},
         {"bf.insert f CAPACITY 9223372036854775807 ITEMS a", "Bad capacity", {0, 0, 0}, 0, false, false},
+        {"bf.insert f OWNER w ITEMS a", "", {100, 0.01, 2}, 5, false, false, "w"},
+        {"bf.insert f NOCREATE OWNER ITEMS ITEMS ITEMS", "", {100, 0.01, 2}, 6, true, false, "ITEMS"},
+        {"bf.insert f OWNER OWNER NONSCALING ITEMS a", "", {100, 0.01, 0}, 6, false, false, "OWNER"},
+        {"bf.insert f OWNER WINDOW ITEMS OWNER w", "", {100, 0.01, 2}, 5, false, false, "WINDOW"},
+        {"bf.insert f OWNER", "ERR OWNER takes an id of 1 to 64 bytes", {0, 0, 0}, 0, false, false},
+        {"bf.insert f OWNER ITEMS a", "Unknown argument received", {0, 0, 0}, 0, false, false},
+        {"bf.insert f OWNER 0123456789012345678901234567890123456789012345678901234567890123 ITEMS a",
+         "",
+         {100, 0.01, 2},
+         5,
+         false,
+         false,
+         "0123456789012345678901234567890123456789012345678901234567890123"},
+        {"bf.insert f OWNER 01234567890123456789012345678901234567890123456789012345678901234 ITEMS a",
+         "ERR OWNER takes an id of 1 to 64 bytes",
+         {0, 0, 0},
+         0,
+         false,
+         false},
     };
     return cr_make_param_array(struct insert_case, cases, sizeof(cases) / sizeof(cases[0]));
 }
@@ -192,7 +212,10 @@ ParameterizedTest(const struct insert_case *c, bf_request, insert)
     cr_assert_eq(insert.params.capacity, c->params.capacity);
     cr_assert_eq(insert.params.expansion, c->params.expansion);
     cr_assert_eq(insert.first_item, c->first_item);
-    cr_assert_eq(bf_first_item(&args), c->first_item);
+    struct slice owner;
+    cr_assert_eq(bf_first_item(&args, &owner), c->first_item);
+    cr_assert_eq(owner.len, strlen(c->owner));
+    cr_assert(memcmp(owner.ptr ? owner.ptr : "", c->owner, owner.len) == 0);
     cr_assert_eq(insert.no_create, c->no_create);
     cr_assert_eq(insert.sized, c->sized);
 }

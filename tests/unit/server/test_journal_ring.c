@@ -122,3 +122,39 @@ Test(journal_ring, a_reservation_is_enough)
         ring_destroy(ring);
     }
 }
+
+/* Claims among adds, at every place of a chunk: both records come out in order, of one run, and a mark between them is
+ * impossible; with another id and layer each time, too. */
+Test(journal_ring, both_records_of_a_claim_stay_together)
+{
+    struct journal_ring *ring;
+    struct rng rng = {.state = {9, 9, 9, 9}};
+    uint64_t number = 0;
+
+    cr_assert_eq(ring_create(&ring, pending, 0), 0);
+    for (unsigned i = 0; i < 50000; i++) {
+        uint64_t id = 1 + rng_below(&rng, 2), first = number;
+        struct ring_run run;
+
+        cr_assert_eq(ring_reserve(ring, 4), 0);
+        if (rng_below(&rng, 3)) {
+            const struct bloom_hash hash[2] = {{number, ~number}, {number + 1, ~(number + 1)}};
+            ring_add_both(ring, id, hash, 3, number + 1);
+            number += 2;
+        } else {
+            ring_add(ring, id, (struct bloom_hash){number, ~number}, 3, number + 1);
+            number++;
+        }
+        struct ring_mark mark = ring_snapshot(ring);
+        cr_assert_eq(ring_queued(ring), number - first);
+        run = ring_peek(ring, &mark);
+        cr_assert(run.id == id && run.layer == 3 && run.n == number - first);
+        for (size_t k = 0; k < run.n; k++) {
+            cr_assert_eq(run.items[k].hash.h1, first + k);
+            cr_assert_eq(run.items[k].ordinal & PENDING_ORDINAL_MASK, first + k + 1);
+        }
+        ring_done(ring, run.n);
+        ring_release(ring);
+    }
+    ring_destroy(ring);
+}

@@ -50,12 +50,20 @@ static void teardown(void)
 
 TestSuite(pending, .init = setup, .fini = teardown, .timeout = 120);
 
+/* Some of them are pairs of a claim, at any place of a run and of a chunk. */
 static void add(unsigned ring, uint64_t n)
 {
     for (uint64_t i = 0; i < n; i++, added[ring]++) {
         uint64_t number = added[ring];
-        cr_assert_eq(ring_reserve(rings[ring], 1), 0);
-        ring_add(rings[ring], 1 + ring, (struct bloom_hash){ring, number}, (unsigned)(number / 100 % 3), number + 1);
+        unsigned layer = (unsigned)(number / 100 % 3);
+        const struct bloom_hash hash[2] = {{ring, number}, {ring, number + 1}};
+        cr_assert_eq(ring_reserve(rings[ring], 4), 0);
+        if (i + 1 == n || number % 7 > 2 || number % 100 == 99) {
+            ring_add(rings[ring], 1 + ring, hash[0], layer, number + 1);
+            continue;
+        }
+        ring_add_both(rings[ring], 1 + ring, hash, layer, number + 1);
+        i++, added[ring]++;
     }
 }
 

@@ -114,14 +114,15 @@ void buf_vappendf(struct buf *buf, const char *fmt, va_list args)
     va_list again;
     va_copy(again, args);
 
-    int len = vsnprintf(NULL, 0, fmt, args);
+    size_t size = buf->failed ? 0 : buf->size - buf->end;
+    int len = vsnprintf(size ? buf->data + buf->end : NULL, size, fmt, args);
     char *room = len >= 0 ? buf_reserve(buf, (size_t)len + 1) : NULL;
-    if (room) {
+    if (room && (size_t)len >= size)
         vsnprintf(room, (size_t)len + 1, fmt, again);
+    if (room)
         buf_commit(buf, (size_t)len);
-    } else {
+    else
         buf->failed = true;
-    }
     va_end(again);
 }
 

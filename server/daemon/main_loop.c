@@ -61,37 +61,7 @@ static void settler_tick(struct settler *settler)
     uv_queue_work(settler->loop, &settler->work, settle, settled);
 }
 
-/* Ends a running pass, within milliseconds, and runs the loop until then. No pass starts afterwards. */
-static void settler_stop(struct settler *settler)
-{
-    atomic_store(&settler->stop, true);
-    while (settler->running)
-        uv_run(settler->loop, UV_RUN_ONCE);
-}
-
 /* ---- the tick ---- */
-
-/* Logs the progress of a long start. */
-static void report_loading(struct main_loop *ml)
-{
-    const struct load_progress *load = &ml->server->persistence->load;
-    int64_t now = clock_ms();
-    if (!server_loading(ml->server) || now - load->started_ms < LOADING_STATUS_MS)
-        return;
-    uint64_t done = atomic_load_explicit(&load->done_bytes, memory_order_relaxed);
-    uint64_t total = atomic_load_explicit(&load->total_bytes, memory_order_relaxed);
-    if (total < done)
-        total = done;
-    unsigned bar = total ? (unsigned)((double)done / (double)total * LOADING_BAR) : 0;
-    if (log_status(&ml->server->log, "loading [%.*s%*s] %s of %s, files and log, after %" PRId64 " s", (int)bar,
-                   "##############################", (int)(LOADING_BAR - bar), "", log_bytes(done).text,
-                   log_bytes(total).text, (now - load->started_ms) / 1000) ||
-        now - load->started_ms < LOADING_REPORT_MS || now - ml->load.reported_ms < LOADING_REPORT_MS)
-        return;
-    ml->load.reported_ms = now;
-    log_notice(&ml->server->log, "loading: %s of %s, files and log, after %" PRId64 " s", log_bytes(done).text,
-               log_bytes(total).text, (now - load->started_ms) / 1000);
-}
 
 /* The time of the last tick of the event loop that has not ticked for longest. */
 static int64_t earliest_tick(const struct server *server)
@@ -103,16 +73,31 @@ static int64_t earliest_tick(const struct server *server)
     return earliest;
 }
 
-static void tell_supervisor(struct main_loop *ml)
+/* To the supervisor, and to the log when a start takes long. */
+static void report(struct main_loop *ml)
 {
     const struct load_progress *load = &ml->server->persistence->load;
+    int64_t now = clock_ms();
+    if (!server_loading(ml->server)) {
+        supervisor_alive(&ml->supervisor, now, earliest_tick(ml->server));
+        return;
+    }
     uint64_t done = atomic_load_explicit(&load->done_bytes, memory_order_relaxed);
     uint64_t total = atomic_load_explicit(&load->total_bytes, memory_order_relaxed);
-    if (server_loading(ml->server))
-        supervisor_loading(&ml->supervisor, clock_ms(),
-                           done < total ? (unsigned)(100.0 * (double)done / (double)total) : 100);
-    else
-        supervisor_alive(&ml->supervisor, clock_ms(), earliest_tick(ml->server));
+    if (total < done)
+        total = done;
+    double share = total ? (double)done / (double)total : 1;
+    unsigned bar = (unsigned)(share * LOADING_BAR);
+    supervisor_loading(&ml->supervisor, now, (unsigned)(100 * share));
+    if (now - load->started_ms < LOADING_STATUS_MS ||
+        log_status(&ml->server->log, "loading [%.*s%*s] %s of %s, files and log, after %" PRId64 " s", (int)bar,
+                   "##############################", (int)(LOADING_BAR - bar), "", log_bytes(done).text,
+                   log_bytes(total).text, (now - load->started_ms) / 1000) ||
+        now - load->started_ms < LOADING_REPORT_MS || now - ml->load.reported_ms < LOADING_REPORT_MS)
+        return;
+    ml->load.reported_ms = now;
+    log_notice(&ml->server->log, "loading: %s of %s, files and log, after %" PRId64 " s", log_bytes(done).text,
+               log_bytes(total).text, (now - load->started_ms) / 1000);
 }
 
 static void try_to_end(struct main_loop *ml);
@@ -120,8 +105,7 @@ static void try_to_end(struct main_loop *ml);
 static void on_tick(uv_timer_t *timer)
 {
     struct main_loop *ml = timer->data;
-    report_loading(ml);
-    tell_supervisor(ml);
+    report(ml);
     if (!ml->accepting)
         listen_accept(ml, true);
     rcu_reader_online();
@@ -171,17 +155,6 @@ void main_loop_end(struct main_loop *ml, enum end_event event)
         uv_stop(&ml->loop);
 }
 
-static void log_ready(struct main_loop *ml)
-{
-    struct server *server = ml->server;
-    char where[512];
-    listen_names(ml, where, sizeof(where));
-    log_notice(&server->log, "ready: listening on %s; %s, %s", where,
-               log_count(registry_count(server->registry), "filter").text,
-               log_count(server->threads.nworkers, "thread").text);
-    server_keys_warn(server);
-}
-
 void main_loop_loaded(struct server *server)
 {
     struct main_loop *ml = server->threads.main_loop;
@@ -219,7 +192,13 @@ static void look_at_load(struct main_loop *ml)
         main_loop_end(ml, END_AGREED);
         return;
     }
-    log_ready(ml);
+    struct server *server = ml->server;
+    char where[512];
+    listen_names(ml, where, sizeof(where));
+    log_notice(&server->log, "ready: listening on %s; %s, %s", where,
+               log_count(registry_count(server->registry), "filter").text,
+               log_count(server->threads.nworkers, "thread").text);
+    server_keys_warn(server);
     supervisor_ready(&ml->supervisor);
 }
 
@@ -441,19 +420,6 @@ void main_loop_watch_signals(struct main_loop *ml)
     mask_sighup(SIG_UNBLOCK);
 }
 
-/* An end was requested during the load. If the load is done by now clients may have written, and the daemon ends as
- * usual. */
-static void end_of_load(struct main_loop *ml)
-{
-    struct errbuf err = {""};
-    if (main_loop_is_loading(ml) && server_journal(ml->server)) /* the thread is at its end */
-        join_load(ml);
-    if (main_loop_is_loading(ml) || ml->load.state == LOAD_FAILED || ml->end.state != END_EARLY)
-        return;
-    ml->end.request.force = true;
-    (void)ending_try(ml, &ml->end.request, &err);
-}
-
 void main_loop_run(struct main_loop *ml)
 {
     rcu_reader_begin(); /* for looking at the settings */
@@ -464,9 +430,17 @@ void main_loop_run(struct main_loop *ml)
     mask_sighup(SIG_BLOCK); /* without a handler it would end the process before the tear-down is done */
     listen_accept(ml, false);
     uv_timer_stop(&ml->tick);
-    settler_stop(&ml->settler);
-    on_wake(&ml->wake); /* answers requests of the end that came meanwhile */
-    end_of_load(ml);
+    atomic_store(&ml->settler.stop, true); /* a running pass ends within milliseconds, and none starts afterwards */
+    while (ml->settler.running)
+        uv_run(&ml->loop, UV_RUN_ONCE);
+    on_wake(&ml->wake);                                         /* answers requests of the end that came meanwhile */
+    if (main_loop_is_loading(ml) && server_journal(ml->server)) /* the thread is at its end */
+        join_load(ml);
+    /* If the load is done by now clients may have written, and the daemon ends as usual. */
+    if (!main_loop_is_loading(ml) && ml->load.state != LOAD_FAILED && ml->end.state == END_EARLY) {
+        ml->end.request.force = true;
+        (void)ending_try(ml, &ml->end.request, &(struct errbuf){""});
+    }
     rcu_reader_end();
 }
 

@@ -1,119 +1,100 @@
-#include "client_limit.h"
+/* Keeps the memory of clients below maxmemory-clients: beyond it the client with most memory is closed.
+ *
+ * Each loop keeps the sum of its clients' memory, and notes ten times a second how large its largest is. It reads the
+ * sums of all loops then, and when its own clients have used more than an even share of the memory that was free at its
+ * last reading. So usually no loop reads another loop's numbers. If the clients hold too much, the loop with the
+ * largest of them closes it; others notify that loop.
+ *
+ * Clients with CLIENT NO-EVICT ON are neither counted nor closed: otherwise others would be closed for their memory. */
+#include <inttypes.h>
 
-#include <stdatomic.h>
-
-#include "mailbox.h"
+#include "conn.h"
+#include "log_text.h"
 #include "memory_use.h"
-#include "server.h"
 
-static struct client_memory *memory_of(const struct client_limit *limit)
+#define CLOSED_AT_ONCE 16 /* clients, before others of the loop get their turn */
+
+static struct client_memory *memory_of(const struct io *io)
 {
-    return &limit->server->memory.of_clients[limit->index];
+    return &io->server->memory.of_clients[io->index];
 }
 
-static struct client_size *client_of(struct conn_link *link)
+void client_limit_note(struct conn *conn, size_t held)
 {
-    return (struct client_size *)(void *)((char *)link - offsetof(struct client_size, listed));
-}
-
-/* ---- lists by size ---- */
-
-static unsigned class_of(uint64_t held)
-{
-    unsigned bits = held ? 64 - (unsigned)__builtin_clzll(held) : 0;
-    return bits < CLIENT_LIMIT_SIZES ? bits : CLIENT_LIMIT_SIZES - 1;
-}
-
-/* The class of the largest client that may be closed; 0: none. */
-static unsigned largest_of(const struct client_limit *limit)
-{
-    return limit->used ? 63 - (unsigned)__builtin_clzll(limit->used) : 0;
-}
-
-static void list(struct client_limit *limit, struct client_size *client, unsigned class)
-{
-    conn_list_remove(&client->listed);
-    if (client->class && conn_list_empty(&limit->of[client->class]))
-        limit->used &= ~(UINT64_C(1) << client->class);
-    if (class) {
-        conn_list_append(&limit->of[class], &client->listed);
-        limit->used |= UINT64_C(1) << class;
-    }
-    client->class = class;
-    atomic_store_explicit(&memory_of(limit)->largest, largest_of(limit), memory_order_relaxed);
-}
-
-void client_limit_note(struct client_limit *limit, struct client_size *client, size_t held)
-{
-    unsigned class = class_of(held);
-    if (held != client->held) {
-        _Atomic uint64_t *sum = &memory_of(limit)->held; /* its one writer is this thread */
-        atomic_store_explicit(sum, atomic_load_explicit(sum, memory_order_relaxed) + held - client->held,
+    _Atomic uint64_t *sum = &memory_of(conn->io)->held; /* its one writer is this thread */
+    if (held != conn->held)
+        atomic_store_explicit(sum, atomic_load_explicit(sum, memory_order_relaxed) + held - conn->held,
                               memory_order_relaxed);
-        client->held = held;
-    }
-    if (class != client->class)
-        list(limit, client, class);
+    conn->held = held;
 }
 
-/* ---- closing ---- */
-
-static struct client_size *largest_client(const struct client_limit *limit)
+static struct conn *find_largest(struct io *io)
 {
-    const struct conn_link *of = &limit->of[largest_of(limit)];
-    struct client_size *largest = client_of(of->next);
-    struct conn_link *link = of->next;
-    for (unsigned i = 0; i < CLIENT_LIMIT_LOOKS && link != of; i++, link = link->next)
-        if (client_of(link)->held > largest->held)
-            largest = client_of(link);
+    struct conn *largest = NULL, *conn;
+    size_t most = 0;
+    LIST_FOREACH(conn, &io->conns, link)
+    {
+        if (conn->held > most) {
+            largest = conn;
+            most = conn->held;
+        }
+    }
+    atomic_store_explicit(&memory_of(io)->largest, most, memory_order_relaxed);
     return largest;
 }
 
 /* The index of the loop with the largest client; -1: no client may be closed. */
-static int loop_of_largest(struct server *server)
+static int loop_of_largest(const struct server *server)
 {
-    unsigned largest = 0, index = 0;
+    uint64_t largest = 0;
+    int of = -1;
     for (unsigned i = 0; i < server->threads.max_workers; i++) {
-        unsigned class = atomic_load_explicit(&server->memory.of_clients[i].largest, memory_order_relaxed);
-        if (class > largest) {
-            largest = class;
-            index = i;
+        uint64_t bytes = atomic_load_explicit(&server->memory.of_clients[i].largest, memory_order_relaxed);
+        if (bytes > largest) {
+            largest = bytes;
+            of = (int)i;
         }
     }
-    return largest ? (int)index : -1;
+    return of;
 }
 
-void client_limit_look(struct client_limit *limit)
+static void close_largest(struct conn *conn, uint64_t all, uint64_t most)
 {
-    struct server *server = limit->server;
+    struct server *server = conn->io->server;
+    const struct session *session = &conn->session;
+    log_limited(&server->log, &server->log.limits.client, conn->io->now_ms, LOG_LEVEL_WARNING,
+                "client id=%" PRIu64 " addr=%s name=%s user=%s closed: it uses %s, more than any other, and the "
+                "clients hold %s together; maxmemory-clients allows %s",
+                session->id, session->origin.addr,
+                session->texts.of[SESSION_NAME] ? session->texts.of[SESSION_NAME] : "",
+                session->acl.user_name ? session->acl.user_name : "default", log_bytes(conn->held).text,
+                log_bytes(all).text, log_bytes(most).text);
+    stats_add(&conn->io->stats.evicted_clients, 1);
+    conn_close(conn);
+}
+
+void client_limit_look(void *arg)
+{
+    struct io *io = arg;
+    struct server *server = io->server;
     uint64_t most = memory_clients_limit(server, server_config(server)), all = memory_of_clients(server);
-    int of_largest = (int)limit->index;
-    for (int i = 0; i < CLIENT_LIMIT_ONCE && most && all > most; i++) {
-        of_largest = loop_of_largest(server);
-        if (of_largest != (int)limit->index)
-            break;
-        limit->close(largest_client(limit), all, most);
+    struct conn *largest = most ? find_largest(io) : NULL;
+    int of_largest = loop_of_largest(server);
+    for (int i = 0; i < CLOSED_AT_ONCE && most && all > most && of_largest == (int)io->index; i++) {
+        close_largest(largest, all, most);
         all = memory_of_clients(server);
+        largest = find_largest(io);
+        of_largest = loop_of_largest(server);
     }
     bool over = most && all > most;
     if (over && of_largest >= 0)
         mailbox_notify(server->threads.mailboxes[of_largest], NOTICE_CLIENTS);
-    uint64_t room = over ? 0 : most - all, own = atomic_load_explicit(&memory_of(limit)->held, memory_order_relaxed);
-    limit->look_at = most ? own + room / server->threads.max_workers : UINT64_MAX;
+    uint64_t room = over ? 0 : most - all, own = atomic_load_explicit(&memory_of(io)->held, memory_order_relaxed);
+    io->clients_look_at = most ? own + room / server->threads.max_workers : UINT64_MAX;
 }
 
-void client_limit_keep(struct client_limit *limit)
+void client_limit_keep(struct io *io)
 {
-    if (atomic_load_explicit(&memory_of(limit)->held, memory_order_relaxed) > limit->look_at)
-        client_limit_look(limit);
-}
-
-void client_limit_init(struct client_limit *limit, struct server *server, unsigned index,
-                       void (*close)(struct client_size *client, uint64_t all, uint64_t most))
-{
-    limit->server = server;
-    limit->index = index;
-    limit->close = close;
-    for (int i = 0; i < CLIENT_LIMIT_SIZES; i++)
-        conn_list_init(&limit->of[i]);
+    if (atomic_load_explicit(&memory_of(io)->held, memory_order_relaxed) > io->clients_look_at)
+        client_limit_look(io);
 }

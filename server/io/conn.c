@@ -265,7 +265,7 @@ static void count_memory(struct conn *conn, size_t idle, size_t held)
     if (now != conn->counted)
         count_total(conn, now);
     atomic_store_explicit(&session->meters.memory, now + subscriptions, memory_order_relaxed);
-    client_limit_note(&conn->io->client_limit, &conn->size, may_close ? held + subscriptions : 0);
+    client_limit_note(conn, may_close ? held + subscriptions : 0);
 }
 
 static __attribute__((noinline, cold)) void count_tls_memory(struct conn *conn)
@@ -334,7 +334,7 @@ void conn_close(struct conn *conn)
     if (conn->tls)
         conn_tls_end(conn);
     /* A deferred command continues until it notices, and its memory counts, but there is no client to close for it. */
-    client_limit_note(&conn->io->client_limit, &conn->size, 0);
+    client_limit_note(conn, 0);
     count_total(conn, conn->io->calls->conn_size + (conn_has_command(conn) ? conn->io->calls->memory(conn) : 0));
     uv_close((uv_handle_t *)&conn->poll, on_closed);
 }

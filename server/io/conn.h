@@ -102,9 +102,9 @@ struct conn {
     unsigned waits;      /* enum conn_wait, ored; changed by conn_wait() and conn_ready() only */
     struct conn_input input;
     struct conn_output output;
-    struct conn_tls *tls;    /* NULL without TLS */
-    size_t counted;          /* bytes of it in server->memory.of_clients */
-    struct client_size size; /* for the limit maxmemory-clients */
+    struct conn_tls *tls; /* NULL without TLS */
+    size_t counted;       /* bytes of it in server->memory.of_clients */
+    size_t held;          /* those of them that maxmemory-clients limits: beyond an idle connection's */
     struct session session;
 };
 
@@ -140,6 +140,9 @@ static inline bool conn_has_command(const struct conn *conn)
 /* Counts the memory that the connection holds now, with its deferred command: after each piece of input and each flush,
  * and ten times a second while a deferred command runs. */
 void conn_count_memory(struct conn *conn);
+
+/* Notes the bytes that maxmemory-clients limits. 0 when it is closed, or must not be (client_limit.c). */
+void client_limit_note(struct conn *conn, size_t held);
 
 /* Called before a command or a push writes into conn->output.buf: lends it a buffer and schedules the send at the end
  * of the iteration. */

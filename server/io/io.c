@@ -35,35 +35,13 @@ static void step_handshake(struct conn_link *link)
     conn_tls_step(conn);
 }
 
-static void close_largest(struct client_size *client, uint64_t all, uint64_t most)
-{
-    struct conn *conn = (struct conn *)(void *)((char *)client - offsetof(struct conn, size));
-    struct server *server = conn->io->server;
-    const struct session *session = &conn->session;
-    log_limited(&server->log, &server->log.limits.client, conn->io->now_ms, LOG_LEVEL_WARNING,
-                "client id=%" PRIu64 " addr=%s name=%s user=%s closed: it uses %s, more than any other, and the "
-                "clients hold %s together; maxmemory-clients allows %s",
-                session->id, session->origin.addr,
-                session->texts.of[SESSION_NAME] ? session->texts.of[SESSION_NAME] : "",
-                session->acl.user_name ? session->acl.user_name : "default", log_bytes(client->held).text,
-                log_bytes(all).text, log_bytes(most).text);
-    stats_add(&conn->io->stats.evicted_clients, 1);
-    conn_close(conn);
-}
-
-static void look_at_clients(void *limit)
-{
-    client_limit_look(limit);
-}
-
 int conns_init(struct io *io, struct server *server, unsigned index, const struct io_calls *calls)
 {
     io->server = server;
     io->index = index;
     io->calls = calls;
     mailbox_init(&io->mailbox);
-    mailbox_expect(&io->mailbox, NOTICE_CLIENTS, look_at_clients, &io->client_limit);
-    client_limit_init(&io->client_limit, server, index, close_largest);
+    mailbox_expect(&io->mailbox, NOTICE_CLIENTS, client_limit_look, io);
     io->delivery.server = server;
     conn_list_init(&io->delivery.conns);
     turns_init(&io->turns, take_turn);
@@ -190,7 +168,7 @@ void conns_tick(struct io *io)
                  (conn_unsent(conn) || conn->output.allowance))
             allow_more_replies(conn);
     }
-    client_limit_look(&io->client_limit);
+    client_limit_look(io);
 }
 
 /* ---- the end ---- */

@@ -15,7 +15,6 @@
 #include <uv.h>
 
 #include "alloc.h"
-#include "client_limit.h"
 #include "config.h"
 #include "conn_list.h"
 #include "mailbox.h"
@@ -121,7 +120,7 @@ struct io {
     struct turns turns;
     struct handshakes handshakes;
     struct delivery delivery;
-    struct client_limit client_limit;
+    uint64_t clients_look_at; /* when its clients hold more it looks whether they may (client_limit.c) */
 
     struct stats stats; /* of all that the loop's thread does */
     struct timing timing;
@@ -177,6 +176,11 @@ void conns_send(struct io *io);
  * handshake, have disconnected, or exceed a soft limit of replies for too long. Resumes reading from clients that are
  * blocked by their own replies. */
 void conns_tick(struct io *io);
+
+/* The limit maxmemory-clients: closes the largest client if all hold too much, or notifies its loop. Not from within a
+ * command of a client. `io` is a loop's. client_limit_keep() does it at the end of an iteration, if it is time. */
+void client_limit_look(void *io);
+void client_limit_keep(struct io *io);
 
 /* Closes all: io->stopping is set. Their subscriptions have ended, too. */
 void conns_close_all(struct io *io);

@@ -28,7 +28,7 @@ struct message {
 enum notice {
     NOTICE_PUBLISHED,  /* the hub has messages for clients of the loop (push.h) */
     NOTICE_PUBLISHERS, /* publishers that wait may continue (push.h) */
-    NOTICE_CLIENTS,    /* its largest client may have to be closed (client_limit.h) */
+    NOTICE_CLIENTS,    /* its largest client may have to be closed (client_limit.c) */
     NOTICE_GATE,       /* it is called to the gate (exclusive.h) */
     NOTICE_USERS,      /* users have been changed */
     NOTICE_PAUSE,      /* CLIENT PAUSE or UNPAUSE has been called */

@@ -171,7 +171,7 @@ static void finish(struct io *io)
     monitor_flush(&runner->monitor);
     log_waits_hold_replies(&runner->log);
     conns_send(io);
-    client_limit_keep(&io->client_limit);
+    client_limit_keep(io);
     if (runner->log.ring)
         journal_poke(server_journal(io->server), io->index);
     io->input.used = 0;

@@ -133,34 +133,10 @@ static bool leaves(struct residency *res, struct entry *entry)
     return left;
 }
 
-/* After the grace period. Returns the bytes that have left. */
-static uint64_t let_go(struct residency *res, const struct candidate *of, size_t n)
-{
-    uint64_t bytes = 0;
-    for (size_t i = 0; i < n; i++) {
-        lock_take(&res->words);
-        if (leaves(res, of[i].entry)) {
-            bytes += of[i].bytes;
-            atomic_fetch_add_explicit(&res->evictions, 1, memory_order_relaxed);
-        }
-        lock_give(&res->words);
-        entry_unpin(of[i].entry);
-    }
-    return bytes;
-}
-
 /* ---- a sweep ---- */
 
-static bool is_stopping(struct residency *res)
-{
-    lock_take(&res->lock);
-    bool stop = res->stop;
-    lock_give(&res->lock);
-    return stop;
-}
-
-/* Looks at the next names. Returns the bytes that have left. */
-static uint64_t step(struct sweep *sweep, uint64_t need, enum mercy mercy)
+/* Looks at the next names. */
+static void step(struct sweep *sweep, uint64_t need, enum mercy mercy)
 {
     struct residency *res = sweep->res;
     struct server *server = res->server;
@@ -173,11 +149,16 @@ static uint64_t step(struct sweep *sweep, uint64_t need, enum mercy mercy)
     rcu_reader_offline();
     if (evicting)
         rcu_wait_for_readers();
-    uint64_t bytes = let_go(res, sweep->of, evicting);
+    for (size_t i = 0; i < evicting; i++) {
+        lock_take(&res->words);
+        if (leaves(res, sweep->of[i].entry))
+            atomic_fetch_add_explicit(&res->evictions, 1, memory_order_relaxed);
+        lock_give(&res->words);
+        entry_unpin(sweep->of[i].entry);
+    }
     atomic_fetch_sub(&server->persistence->evicting, 1);
     for (size_t i = 0; i < sweep->n; i++)
         free(sweep->of[i].name);
-    return bytes;
 }
 
 /* Bytes that must leave, for the limit and for the readers that wait. */
@@ -200,13 +181,16 @@ static uint64_t bytes_over(struct residency *res, bool gently, bool *over_out)
 static bool pass_over(struct sweep *sweep, enum mercy mercy)
 {
     uint64_t names = registry_count(sweep->res->server->registry), looked = 0;
-    bool over;
+    bool over, stop;
     sweep->dirty = 0;
     do {
         uint64_t need = bytes_over(sweep->res, mercy == GENTLE, &over);
-        if (need == 0 || is_stopping(sweep->res))
+        lock_take(&sweep->res->lock);
+        stop = sweep->res->stop;
+        lock_give(&sweep->res->lock);
+        if (need == 0 || stop)
             return true;
-        (void)step(sweep, need, mercy);
+        step(sweep, need, mercy);
         looked += LOOK_AT_ONCE;
     } while (looked < names + LOOK_AT_ONCE);
     return false;
@@ -390,16 +374,6 @@ static bool wait_for_round(struct residency *res)
     return more;
 }
 
-/* Whether the bytes fit once everything else has been evicted: what prevents that now, as filters of other commands and
- * changes that are being saved, passes. */
-static bool will_fit(struct residency *res, uint64_t bytes)
-{
-    rcu_reader_online();
-    uint64_t max = server_config(res->server)->memory.maxmemory;
-    rcu_reader_offline();
-    return bloom_pool_staying(res->server->pool) + bytes <= max;
-}
-
 bool evict_for(struct residency *res, uint64_t bytes, bool gently)
 {
     _Atomic uint64_t *wanted = gently ? &res->evictor.wanted_gently : &res->evictor.wanted;
@@ -413,8 +387,12 @@ bool evict_for(struct residency *res, uint64_t bytes, bool gently)
     unsigned rounds = 1; /* one with a save may take longer than all patience */
     bool more = wait_for_round(res), reserved;
     while (!(reserved = reserve(res, bytes)) && more && !gently) { /* others take memory meanwhile */
-        int64_t patience_ms = will_fit(res, bytes) ? LONG_PATIENCE_MS : PATIENCE_MS;
-        if (rounds >= MISSES && clock_ms() - begun_ms >= patience_ms)
+        rcu_reader_online();
+        uint64_t max = server_config(res->server)->memory.maxmemory;
+        rcu_reader_offline();
+        /* What prevents that the bytes fit, as filters of other commands and changes that are being saved, may pass. */
+        bool will_fit = bloom_pool_staying(res->server->pool) + bytes <= max;
+        if (rounds >= MISSES && clock_ms() - begun_ms >= (will_fit ? LONG_PATIENCE_MS : PATIENCE_MS))
             break;
         if (residency_is_stuck(res->server))
             nanosleep(&pause, NULL);

@@ -28,11 +28,6 @@ static void set_node(struct expiry_heap *heap, size_t i, struct expiry_node node
     entry_alias(node.alias)->place = (uint32_t)i + 1;
 }
 
-static size_t expiry_heap_bytes(const struct expiry_heap *heap)
-{
-    return heap->npages * PAGE_NODES * sizeof(struct expiry_node) + heap->pages_size * sizeof(*heap->pages);
-}
-
 void expiry_heap_deinit(struct expiry_heap *heap)
 {
     for (size_t i = 0; i < heap->npages; i++)
@@ -129,39 +124,20 @@ void expiry_heap_replace(struct expiry_heap *heap, struct entry *from, struct en
     set_node(heap, place - 1, (struct expiry_node){node_at(heap, place - 1)->expires_ms, to});
 }
 
-static struct entry *expiry_heap_first(const struct expiry_heap *heap, int64_t *expires_ms_out)
-{
-    if (!heap->count)
-        return NULL;
-    *expires_ms_out = node_at(heap, 0)->expires_ms;
-    return node_at(heap, 0)->alias;
-}
-
 #define DUE_TIME_NS 20000 /* the mutex is held at most this long to remove due filters */
 #define WAIT_MAX_MS (60 * 60 * 1000)
 #define HELD_MS     10 /* interval of checks whether a held clock continues */
 
 /* ---- the clock ---- */
 
-/* The registry's time when the system's clock has `now_ms`. */
-static int64_t unless_held(const struct registry_clock *clock, int64_t now_ms)
-{
-    int64_t held = atomic_load_explicit(&clock->held_ms, memory_order_relaxed);
-    return held != 0 && held < now_ms ? held : now_ms;
-}
-
 int64_t registry_now_ms(const struct registry *r)
 {
-    return unless_held(&r->clock, r->clock.now_ms ? r->clock.now_ms() : clock_unix_ms());
+    int64_t now = r->clock.now_ms ? r->clock.now_ms() : clock_unix_ms();
+    int64_t held = atomic_load_explicit(&r->clock.held_ms, memory_order_relaxed);
+    return held != 0 && held < now ? held : now;
 }
 
 #define COARSE_MS 20 /* the coarse clock is less than this behind: a tick of the kernel has 10 at most */
-
-/* Whether the time is far in the future. That costs a few nanoseconds. */
-static bool is_far(const struct registry_clock *clock, int64_t expires_ms)
-{
-    return !clock->now_ms && expires_ms - COARSE_MS > clock_coarse_unix_ms();
-}
 
 void registry_hold_clock(struct registry *r)
 {
@@ -178,7 +154,10 @@ void registry_release_clock(struct registry *r)
 bool registry_time_is_over(const struct registry *r, struct alias *alias)
 {
     int64_t expires_ms = atomic_load_explicit(&alias->expires_ms, memory_order_acquire);
-    while (expires_ms > 0 && !is_far(&r->clock, expires_ms) && expires_ms <= registry_now_ms(r)) {
+    while (expires_ms > 0) {
+        bool far = !r->clock.now_ms && expires_ms - COARSE_MS > clock_coarse_unix_ms(); /* a few nanoseconds */
+        if (far || expires_ms > registry_now_ms(r))
+            return false;
         if (atomic_compare_exchange_weak(&alias->expires_ms, &expires_ms, -expires_ms))
             return true;
     }
@@ -211,11 +190,10 @@ static struct entry *first_of_all(const struct keyspaces *spaces, int64_t *due_o
     struct entry *first = NULL;
     *due_out = 0;
     for (unsigned i = 0; i < spaces->nin_use; i++) {
-        int64_t due = 0;
-        struct entry *alias = expiry_heap_first(&spaces->in_use[i]->expiring, &due);
-        if (alias && (!first || due < *due_out)) {
-            first = alias;
-            *due_out = due;
+        const struct expiry_heap *heap = &spaces->in_use[i]->expiring;
+        if (heap->count && (!first || node_at(heap, 0)->expires_ms < *due_out)) {
+            first = node_at(heap, 0)->alias;
+            *due_out = node_at(heap, 0)->expires_ms;
         }
     }
     return first;
@@ -235,8 +213,10 @@ void registry_note_due(struct registry *r)
 void registry_count_times(struct registry *r)
 {
     uint64_t bytes = 0;
-    for (unsigned i = 0; i < r->keyspaces.nin_use; i++)
-        bytes += expiry_heap_bytes(&r->keyspaces.in_use[i]->expiring);
+    for (unsigned i = 0; i < r->keyspaces.nin_use; i++) {
+        const struct expiry_heap *heap = &r->keyspaces.in_use[i]->expiring;
+        bytes += heap->npages * PAGE_NODES * sizeof(struct expiry_node) + heap->pages_size * sizeof(*heap->pages);
+    }
     atomic_store_explicit(&r->due.bytes, bytes, memory_order_relaxed);
 }
 
@@ -287,17 +267,6 @@ void registry_database_expiry(struct registry *r, unsigned database, struct regi
 
 /* ---- setting a time ---- */
 
-static bool conditions_met(unsigned conditions, int64_t current_ms, int64_t expires_ms)
-{
-    if ((conditions & REGISTRY_EXPIRE_NX) && current_ms)
-        return false;
-    if ((conditions & REGISTRY_EXPIRE_XX) && !current_ms)
-        return false;
-    if ((conditions & REGISTRY_EXPIRE_GT) && (!current_ms || expires_ms <= current_ms))
-        return false;
-    return !(conditions & REGISTRY_EXPIRE_LT) || !current_ms || expires_ms < current_ms;
-}
-
 /* Sets the expiry of the filter in the slot, 0 for none. */
 static int change_time(struct registry *r, uint64_t hash, _Atomic uint64_t *slot, struct entry *holder,
                        int64_t expires_ms)
@@ -340,7 +309,10 @@ int registry_expire(struct registry *r, struct slice name, int64_t expires_ms, u
 
     lock_take(&r->lock);
     _Atomic uint64_t *slot = registry_slot(r, hash, name, &holder);
-    if (slot && !conditions_met(conditions, entry_expires_ms(holder), expires_ms)) {
+    int64_t current = slot ? entry_expires_ms(holder) : 0;
+    if (slot && (((conditions & REGISTRY_EXPIRE_NX) && current) || ((conditions & REGISTRY_EXPIRE_XX) && !current) ||
+                 ((conditions & REGISTRY_EXPIRE_GT) && (!current || expires_ms <= current)) ||
+                 ((conditions & REGISTRY_EXPIRE_LT) && current && expires_ms >= current))) {
         status = REGISTRY_UNCHANGED;
     } else if (slot && expires_ms <= registry_now_ms(r)) {
         registry_remove(r, hash, slot, conditions & REGISTRY_EXPIRE_LATER ? REGISTRY_EXPIRED : REGISTRY_DELETED);
@@ -368,17 +340,6 @@ int registry_persist(struct registry *r, struct slice name)
 
 /* ---- removing due filters ---- */
 
-/* Removes the name that expires first, if it is due. */
-static bool remove_first(struct registry *r, int64_t now_ms)
-{
-    int64_t due;
-    struct entry *holder = first_of_all(&r->keyspaces, &due), *found;
-    if (!holder || due > now_ms)
-        return false;
-    struct slice name = entry_name(holder);
-    return !registry_slot(r, registry_hash(r, name), name, &found); /* which removes it, because it has expired */
-}
-
 size_t registry_expire_due(struct registry *r, size_t max, int64_t *next_ms_out)
 {
     size_t removed = 0;
@@ -386,9 +347,12 @@ size_t registry_expire_due(struct registry *r, size_t max, int64_t *next_ms_out)
     if (due != 0 && due <= now) {
         lock_take(&r->lock);
         uint64_t end = clock_ns() + DUE_TIME_NS;
-        while (removed < max && remove_first(r, now)) {
-            removed++;
-            if (removed % 4 == 0 && clock_ns() >= end)
+        struct entry *first, *found;
+        while (removed < max && (first = first_of_all(&r->keyspaces, &due)) && due <= now) {
+            struct slice name = entry_name(first);
+            if (registry_slot(r, registry_hash(r, name), name, &found)) /* which removes what has expired */
+                break;
+            if (++removed % 4 == 0 && clock_ns() >= end)
                 break;
         }
         due = atomic_load_explicit(&r->due.next_ms, memory_order_relaxed);

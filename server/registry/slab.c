@@ -118,19 +118,6 @@ static bool page_is_full(const struct page *page)
 
 /* ---- objects ---- */
 
-static void *take_free_place(struct page *page)
-{
-    void *place = page->free;
-    if (place) {
-        memcpy(&page->free, place, sizeof(page->free));
-    } else {
-        place = (char *)page + page->fresh;
-        page->fresh += page->size;
-    }
-    page->used++;
-    return place;
-}
-
 void *slab_alloc(struct slab *slab, size_t size)
 {
     void *place = NULL;
@@ -142,7 +129,14 @@ void *slab_alloc(struct slab *slab, size_t size)
     if (!page && (page = take_page(slab, size)))
         TAILQ_INSERT_TAIL(open_pages(slab, size), page, link);
     if (page) {
-        place = take_free_place(page);
+        place = page->free;
+        if (place) {
+            memcpy(&page->free, place, sizeof(page->free));
+        } else {
+            place = (char *)page + page->fresh;
+            page->fresh += page->size;
+        }
+        page->used++;
         if (page_is_full(page))
             TAILQ_REMOVE(open_pages(slab, size), page, link);
     }

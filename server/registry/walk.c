@@ -29,22 +29,18 @@ static void walk_unpin(struct entry *owner, struct entry *holder)
 
 /* ---- the place that was taken last ---- */
 
-static bool queue_has_room(struct walk_queue *queue)
-{
-    if (queue->next == queue->count)
-        queue->next = queue->count = 0;
-    return GROW(queue->notes, queue->count, queue->size) == 0;
-}
-
 /* Puts an entry of the place that the walk takes into the queue. */
 static void walk_take(struct walk *walk, struct entry *holder)
 {
     struct entry *owner = entry_owner(holder);
-    if (!queue_has_room(&walk->taken)) {
+    struct walk_queue *queue = &walk->taken;
+    if (queue->next == queue->count)
+        queue->next = queue->count = 0;
+    if (GROW(queue->notes, queue->count, queue->size) != 0) {
         walk->failed = true;
         return;
     }
-    walk->taken.notes[walk->taken.count++] = note_of(owner, holder);
+    queue->notes[queue->count++] = note_of(owner, holder);
     atomic_fetch_or(&owner->state, ENTRY_TAKEN);
 }
 
@@ -99,14 +95,6 @@ void walk_added(struct walk *walk, unsigned place, struct entry *holder)
         walk_changed(walk, holder);
 }
 
-static bool note_id_gone(struct walk *walk, uint64_t id)
-{
-    if (GROW(walk->deleted, walk->ndeleted, walk->deleted_size) != 0)
-        return false;
-    walk->deleted[walk->ndeleted++] = id;
-    return true;
-}
-
 /* Releases the entry, so that its memory is freed immediately. Its deletion is yielded only if the entry was: a client
  * that creates and deletes filters again and again leaves no notes. */
 void walk_deleted(struct walk *walk, struct entry *owner)
@@ -119,45 +107,12 @@ void walk_deleted(struct walk *walk, struct entry *owner)
     struct walk_note *note = walk_notes_find(&walk->late, owner->id);
     if (note)
         drop_note(walk, note);
-    if ((state & ENTRY_WALKED) && !note_id_gone(walk, owner->id))
-        walk->failed = true;
-}
-
-static void walk_freeze(struct walk *walk)
-{
-    if (!walk->active)
+    if (!(state & ENTRY_WALKED))
         return;
-    walk->active = false;
-    if (walk->on_freeze)
-        walk->on_freeze(walk->on_freeze_ctx);
-}
-
-static bool walk_next_noted(struct walk *walk, struct walk_note *note_out)
-{
-    if (walk->ndeleted) {
-        *note_out = (struct walk_note){.id = walk->deleted[--walk->ndeleted]};
-        return true;
-    }
-    struct walk_note *note = walk_notes_any(walk->late);
-    if (!note)
-        return false;
-    *note_out = *note;
-    walk_notes_remove(&walk->late, note);
-    return true;
-}
-
-static void walk_end(struct walk *walk)
-{
-    struct walk_note taken;
-    while (walk_next_taken(walk, &taken)) {
-        atomic_fetch_and(&taken.owner->state, ~ENTRY_TAKEN);
-        walk_unpin(taken.owner, taken.holder);
-    }
-    for (struct walk_note *note; (note = walk_notes_any(walk->late));)
-        drop_note(walk, note);
-    free(walk->taken.notes);
-    free(walk->deleted);
-    *walk = (struct walk){0};
+    if (GROW(walk->deleted, walk->ndeleted, walk->deleted_size) == 0)
+        walk->deleted[walk->ndeleted++] = owner->id;
+    else
+        walk->failed = true;
 }
 
 /* ---- the calls of registry_walk.h ---- */
@@ -197,18 +152,28 @@ static bool take_shard(struct registry *r)
 /* Takes the next state; false when there is none. Under the mutex. */
 static bool take_next(struct registry *r, struct walk_note *note_out)
 {
-    bool taken;
-    while (!(taken = walk_next_taken(&r->walk, note_out)) && take_shard(r))
-        ;
-    if (!taken) {
-        walk_freeze(&r->walk);
-        taken = walk_next_noted(&r->walk, note_out);
+    struct walk *walk = &r->walk;
+    while (!walk_next_taken(walk, note_out)) {
+        if (take_shard(r))
+            continue;
+        bool freezes = walk->active && walk->on_freeze;
+        walk->active = false;
+        if (freezes)
+            walk->on_freeze(walk->on_freeze_ctx);
+        struct walk_note *late = walk_notes_any(walk->late);
+        if (walk->ndeleted) {
+            *note_out = (struct walk_note){.id = walk->deleted[--walk->ndeleted]};
+            return true;
+        }
+        if (!late)
+            return false;
+        *note_out = *late;
+        walk_notes_remove(&walk->late, late);
+        break;
     }
-    if (taken && note_out->owner) {
-        atomic_fetch_or(&note_out->owner->state, ENTRY_WALKED);
-        atomic_fetch_and(&note_out->owner->state, ~ENTRY_TAKEN);
-    }
-    return taken;
+    atomic_fetch_or(&note_out->owner->state, ENTRY_WALKED);
+    atomic_fetch_and(&note_out->owner->state, ~ENTRY_TAKEN);
+    return true;
 }
 
 int registry_walk_next(struct registry *r, struct registry_item *item_out)
@@ -242,7 +207,17 @@ void registry_walk_release(struct registry_item *item)
 
 void registry_walk_end(struct registry *r)
 {
+    struct walk *walk = &r->walk;
+    struct walk_note taken;
     lock_take(&r->lock);
-    walk_end(&r->walk);
+    while (walk_next_taken(walk, &taken)) {
+        atomic_fetch_and(&taken.owner->state, ~ENTRY_TAKEN);
+        walk_unpin(taken.owner, taken.holder);
+    }
+    for (struct walk_note *note; (note = walk_notes_any(walk->late));)
+        drop_note(walk, note);
+    free(walk->taken.notes);
+    free(walk->deleted);
+    *walk = (struct walk){0};
     lock_give(&r->lock);
 }

@@ -10,7 +10,7 @@
  * An entry has one note, which its next change updates, and none after its deletion: clients cannot make the notes
  * outgrow the registry.
  *
- * Lifetime: zeroed storage to walk_end(). Thread: under the registry's mutex. */
+ * Lifetime: zeroed storage to registry_walk_end(). Thread: under the registry's mutex. */
 #ifndef BLOOMERY_WALK_H
 #define BLOOMERY_WALK_H
 

@@ -10,6 +10,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/queue.h>
 
 #include "buf.h"
 #include "resp_parse.h"
@@ -113,7 +114,7 @@ struct session {
     unsigned modes;              /* enum session_mode, ored */
     bool pushed;                 /* its command has replied with pushes, which CLIENT REPLY does not withdraw */
     bool close_after_reply;      /* set by QUIT: nothing more is run, the replies still leave */
-    struct session *prev, *next; /* internal: the list */
+    TAILQ_ENTRY(session) listed; /* internal */
 };
 
 static inline bool session_monitors(const struct session *session)

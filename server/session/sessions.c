@@ -16,7 +16,7 @@
 
 struct sessions {
     struct lock lock;
-    struct session head; /* next: the oldest, prev: the newest; itself when empty */
+    TAILQ_HEAD(, session) all; /* from the oldest on */
     uint64_t last_id;
     _Atomic uint64_t count;
 };
@@ -28,7 +28,7 @@ int sessions_create(struct sessions **sessions_out)
     if (!sessions)
         return -ENOMEM;
     lock_init(&sessions->lock, RANK_SESSIONS);
-    sessions->head.next = sessions->head.prev = &sessions->head;
+    TAILQ_INIT(&sessions->all);
     *sessions_out = sessions;
     return 0;
 }
@@ -41,28 +41,12 @@ void sessions_destroy(struct sessions *sessions)
     free(sessions);
 }
 
-/* Puts a node before another. */
-static void list_insert(struct session *before, struct session *node)
-{
-    node->next = before;
-    node->prev = before->prev;
-    before->prev->next = node;
-    before->prev = node;
-}
-
-static void list_unlink(struct session *node)
-{
-    node->prev->next = node->next;
-    node->next->prev = node->prev;
-    node->prev = node->next = NULL;
-}
-
 void sessions_add(struct sessions *sessions, struct session *session)
 {
     atomic_store_explicit(&session->multi.queued, -1, memory_order_relaxed);
     lock_take(&sessions->lock);
     session->id = ++sessions->last_id;
-    list_insert(&sessions->head, session);
+    TAILQ_INSERT_TAIL(&sessions->all, session, listed);
     lock_give(&sessions->lock);
     atomic_fetch_add_explicit(&sessions->count, 1, memory_order_relaxed);
 }
@@ -70,7 +54,7 @@ void sessions_add(struct sessions *sessions, struct session *session)
 void sessions_remove(struct sessions *sessions, struct session *session)
 {
     lock_take(&sessions->lock);
-    list_unlink(session);
+    TAILQ_REMOVE(&sessions->all, session, listed);
     lock_give(&sessions->lock);
     atomic_fetch_sub_explicit(&sessions->count, 1, memory_order_relaxed);
 
@@ -131,14 +115,9 @@ struct acl_user *sessions_set_user(struct sessions *sessions, struct session *se
 
 /* ---- as text ---- */
 
-static void append_str(struct buf *out, const char *text)
+static const char *text_or(const char *text, const char *otherwise)
 {
-    buf_append(out, text, strlen(text));
-}
-
-static const char *text_or_empty(const char *text)
-{
-    return text ? text : "";
+    return text ? text : otherwise;
 }
 
 /* The letters of the field "flags", in Redis's order. */
@@ -173,73 +152,55 @@ static void format_flags(const struct session *session, char text_out[16])
  * lists) have Redis's values for "none". */
 void session_format(const struct session *session, int64_t now_ms, struct buf *out)
 {
-    uint64_t input = atomic_load_explicit(&session->meters.input_bytes, memory_order_relaxed);
-    uint64_t output = atomic_load_explicit(&session->meters.output_bytes, memory_order_relaxed);
-    int64_t last_ms = atomic_load_explicit(&session->meters.last_ms, memory_order_relaxed);
-    const char *command = atomic_load_explicit(&session->meters.command, memory_order_relaxed);
+    const struct session_pubsub *pubsub = &session->pubsub;
+    const struct session_meters *meters = &session->meters;
+    char *const *texts = session->texts.of;
+    uint64_t output = atomic_load_explicit(&meters->output_bytes, memory_order_relaxed);
+    int64_t last_ms = atomic_load_explicit(&meters->last_ms, memory_order_relaxed);
+    const char *command = atomic_load_explicit(&meters->command, memory_order_relaxed);
     int64_t idle_ms = now_ms > last_ms ? now_ms - last_ms : 0;
     int64_t age_ms = now_ms > session->origin.created_ms ? now_ms - session->origin.created_ms : 0;
-    uint64_t multi_bytes = atomic_load_explicit(&session->multi.bytes, memory_order_relaxed);
-    uint64_t memory = atomic_load_explicit(&session->meters.memory, memory_order_relaxed);
-    char text[512], flags[16];
-    int len;
-
+    char flags[16];
     format_flags(session, flags);
-
-    /* The client chooses the length of its strings, so they are appended between pieces of bounded size. */
-    len = snprintf(text, sizeof(text), "id=%" PRIu64 " addr=%s laddr=%s fd=%d name=", session->id, session->origin.addr,
-                   session->origin.laddr, session->origin.fd);
-    buf_append(out, text, (size_t)len);
-    append_str(out, text_or_empty(session->texts.of[SESSION_NAME]));
-    len = snprintf(text, sizeof(text),
-                   " age=%" PRId64 " idle=%" PRId64 " flags=%s db=%u sub=%" PRIu32 " psub=%" PRIu32 " ssub=%" PRIu32
-                   " multi=%d watch=%" PRIu32 " qbuf=%" PRIu64 " qbuf-free=0 argv-mem=0 multi-mem=%" PRIu64
-                   " rbs=0 rbp=0 obl=0 oll=%d omem=%" PRIu64 " tot-mem=%" PRIu64 " events=%s cmd=%s user=",
-                   age_ms / 1000, idle_ms / 1000, flags, atomic_load_explicit(&session->db, memory_order_relaxed),
-                   atomic_load_explicit(&session->pubsub.channels, memory_order_relaxed),
-                   atomic_load_explicit(&session->pubsub.patterns, memory_order_relaxed),
-                   atomic_load_explicit(&session->pubsub.shards, memory_order_relaxed),
-                   atomic_load_explicit(&session->multi.queued, memory_order_relaxed),
-                   atomic_load_explicit(&session->multi.watched, memory_order_relaxed), input, multi_bytes, output > 0,
-                   output, memory, output > 0 ? "rw" : "r", command ? command : "NULL");
-    buf_append(out, text, (size_t)len);
-    append_str(out, session->acl.user_name ? session->acl.user_name : "default");
-    len = snprintf(text, sizeof(text),
-                   " redir=-1 resp=%d lib-name=", atomic_load_explicit(&session->resp, memory_order_relaxed));
-    buf_append(out, text, (size_t)len);
-    append_str(out, text_or_empty(session->texts.of[SESSION_LIB_NAME]));
-    append_str(out, " lib-ver=");
-    append_str(out, text_or_empty(session->texts.of[SESSION_LIB_VER]));
-    len = snprintf(text, sizeof(text), " io-thread=%" PRIu32, session->worker);
-    buf_append(out, text, (size_t)len);
-}
-
-/* Releases the lock and takes it again; returns the session before `place`, after which others may have changed the
- * list. */
-static struct session *yield_lock(struct sessions *sessions, struct session *session, struct session *place)
-{
-    list_insert(session->next, place);
-    lock_give(&sessions->lock);
-    lock_take(&sessions->lock);
-    session = place->prev;
-    list_unlink(place);
-    return session;
+    buf_appendf(out, "id=%" PRIu64 " addr=%s laddr=%s fd=%d name=%s age=%" PRId64 " idle=%" PRId64 " flags=%s db=%u",
+                session->id, session->origin.addr, session->origin.laddr, session->origin.fd,
+                text_or(texts[SESSION_NAME], ""), age_ms / 1000, idle_ms / 1000, flags,
+                atomic_load_explicit(&session->db, memory_order_relaxed));
+    buf_appendf(out, " sub=%" PRIu32 " psub=%" PRIu32 " ssub=%" PRIu32 " multi=%d watch=%" PRIu32 " qbuf=%" PRIu64,
+                atomic_load_explicit(&pubsub->channels, memory_order_relaxed),
+                atomic_load_explicit(&pubsub->patterns, memory_order_relaxed),
+                atomic_load_explicit(&pubsub->shards, memory_order_relaxed),
+                atomic_load_explicit(&session->multi.queued, memory_order_relaxed),
+                atomic_load_explicit(&session->multi.watched, memory_order_relaxed),
+                atomic_load_explicit(&meters->input_bytes, memory_order_relaxed));
+    buf_appendf(out, " qbuf-free=0 argv-mem=0 multi-mem=%" PRIu64 " rbs=0 rbp=0 obl=0 oll=%d omem=%" PRIu64,
+                atomic_load_explicit(&session->multi.bytes, memory_order_relaxed), output > 0, output);
+    buf_appendf(out, " tot-mem=%" PRIu64 " events=%s cmd=%s user=%s redir=-1 resp=%d",
+                atomic_load_explicit(&meters->memory, memory_order_relaxed), output > 0 ? "rw" : "r",
+                text_or(command, "NULL"), text_or(session->acl.user_name, "default"),
+                atomic_load_explicit(&session->resp, memory_order_relaxed));
+    buf_appendf(out, " lib-name=%s lib-ver=%s io-thread=%" PRIu32, text_or(texts[SESSION_LIB_NAME], ""),
+                text_or(texts[SESSION_LIB_VER], ""), session->worker);
 }
 
 void sessions_each(struct sessions *sessions, void (*fn)(void *ctx, struct session *session), void *ctx)
 {
     struct session place = {.id = 0};
-    struct session *session;
     unsigned n = 0;
-
     lock_take(&sessions->lock);
-    for (session = sessions->head.next; session != &sessions->head; session = session->next) {
+    for (struct session *session = TAILQ_FIRST(&sessions->all), *next; session; session = next) {
+        next = TAILQ_NEXT(session, listed);
         if (session->id == 0)
             continue; /* the place of another listing */
         if (!(atomic_load_explicit(&session->flags, memory_order_relaxed) & SESSION_KILLED))
             fn(ctx, session);
-        if (++n % SESSIONS_PER_LOCK == 0)
-            session = yield_lock(sessions, session, &place);
+        if (++n % SESSIONS_PER_LOCK == 0) { /* others may change the list meanwhile */
+            TAILQ_INSERT_AFTER(&sessions->all, session, &place, listed);
+            lock_give(&sessions->lock);
+            lock_take(&sessions->lock);
+            next = TAILQ_NEXT(&place, listed);
+            TAILQ_REMOVE(&sessions->all, &place, listed);
+        }
     }
     lock_give(&sessions->lock);
 }

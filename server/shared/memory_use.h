@@ -19,7 +19,7 @@ struct server;
 struct client_memory {
     _Alignas(64) _Atomic uint64_t bytes; /* all of it, except for subscriptions, which pubsub counts */
     _Atomic uint64_t held;               /* that maxmemory-clients limits: without idle connections */
-    _Atomic unsigned largest;            /* the size of its largest client (client_limit.h); 0: none can be closed */
+    _Atomic uint64_t largest;            /* of these the bytes of the largest one, at the last look; 0: there is none */
 };
 
 struct memory_account {

@@ -1,4 +1,4 @@
-/* Turns, messages to a loop, the limit on clients' memory, and sent replies: each against its header, step by step on
+/* Turns, messages to a loop, and sent replies: each against its header, step by step on
  * a loop of the test's own, and then in a server. */
 #include <pthread.h>
 #include <stdio.h>
@@ -7,13 +7,11 @@
 
 #include "alloc_countdown.h"
 #include "clock.h"
-#include "client_limit.h"
 #include "conn.h"
 #include "io.h"
 #include "mailbox.h"
 #include "memory_use.h"
 #include "rig.h"
-#include "rng.h"
 #include "turns.h"
 
 TestSuite(io, .timeout = 300);
@@ -279,73 +277,6 @@ Test(io, a_notice_from_many_threads_sees_the_last_change)
     cr_assert_eq(atomic_load(&seen_at_run), 60000);
 }
 
-/* ---- memory of clients ---- */
-
-#define CLIENTS 100
-
-static struct server *server;
-static struct client_limit limits[2];
-static struct client_size sizes[2][CLIENTS];
-static unsigned nclosed[2];
-
-static void close_client(struct client_size *client, uint64_t all, uint64_t most)
-{
-    unsigned of = client >= sizes[1] && client < sizes[1] + CLIENTS;
-    cr_assert_gt(all, most);
-    for (int i = 0; i < CLIENTS; i++)
-        cr_assert_leq(sizes[of][i].held, client->held, "a smaller client is closed");
-    nclosed[of]++;
-    client_limit_note(&limits[of], client, 0);
-}
-
-static uint64_t held_by_all(void)
-{
-    uint64_t sum = 0;
-    for (int of = 0; of < 2; of++)
-        for (int i = 0; i < CLIENTS; i++)
-            sum += sizes[of][i].held;
-    return sum;
-}
-
-/* Two loops with clients of random sizes: the largest clients are closed, and no more than necessary. */
-RIG_TEST(io, the_largest_clients_of_all_loops_are_closed_until_the_rest_fits)
-{
-    const uint64_t most = (uint64_t)64 << 20;
-    unsigned rounds_over = 0;
-    struct rng rng;
-    server = rig_begin(2, NULL, (const char *const[]){"maxmemory-clients", "64mb", NULL});
-    rig_hold(); /* the loops themselves have no client, and check nothing */
-    rcu_reader_begin();
-    for (unsigned of = 0; of < 2; of++)
-        client_limit_init(&limits[of], server, of, close_client);
-    for (uint64_t seed = 1; seed < 40; seed++) {
-        rng_init(&rng, seed);
-        memset(nclosed, 0, sizeof(nclosed));
-        for (int i = 0; i < 200; i++) {
-            unsigned of = rng_next(&rng) % 2;
-            size_t held = (size_t)(rng_next(&rng) % ((uint64_t)1 << rng_next(&rng) % 27));
-            client_limit_note(&limits[of], &sizes[of][rng_next(&rng) % CLIENTS], held);
-        }
-        cr_assert_eq(memory_of_clients(server), held_by_all());
-        uint64_t before = held_by_all();
-        for (int round = 0; round < 200 && held_by_all() > most; round++) {
-            client_limit_look(&limits[0]); /* each closes its own if they are the largest */
-            client_limit_look(&limits[1]);
-        }
-        cr_assert_leq(held_by_all(), most, "seed %llu", (unsigned long long)seed);
-        cr_assert_eq(nclosed[0] + nclosed[1] > 0, before > most);
-        rounds_over += before > most;
-        cr_assert_eq(memory_of_clients(server), held_by_all());
-    }
-    for (unsigned of = 0; of < 2; of++)
-        for (int i = 0; i < CLIENTS; i++)
-            client_limit_note(&limits[of], &sizes[of][i], 0);
-    cr_assert_eq(memory_of_clients(server), 0);
-    cr_assert_gt(rounds_over, 20);
-    rcu_reader_end();
-    rig_let_go();
-}
-
 /* ---- reply buffers ---- */
 
 static void free_spare_bufs(struct delivery *delivery)
@@ -353,6 +284,8 @@ static void free_spare_bufs(struct delivery *delivery)
     while (delivery->nspare)
         free(delivery->spare_bufs[--delivery->nspare]);
 }
+
+static struct server *server;
 
 RIG_TEST(io, reply_buffers_are_kept_up_to_a_number)
 {

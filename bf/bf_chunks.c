@@ -194,10 +194,8 @@ int bf_load_begin(const struct bf_chunk *chunk, const struct bloom_memory *memor
     if (chunk->theirs) {
         memcpy(load->header, data.ptr, data.len);
         status = redisbloom_load_begin(&load->redisbloom, data.ptr, data.len, err);
-    } else if (chunk->stored) {
-        status = dump_replay_begin(&load->own, data.ptr, data.len, err);
     } else {
-        status = dump_load_begin(&load->own, chunk->iterator, data.ptr, data.len, err);
+        status = dump_load_begin(&load->own, chunk->stored ? NULL : &chunk->iterator, data.ptr, data.len, err);
     }
     if (status != DUMP_OK) {
         release(load);
@@ -239,23 +237,15 @@ size_t bf_load_memory(const struct bf_load *load)
     return sizeof(*load) + load->header_len + spans;
 }
 
-static int take(struct bf_load *load, struct bloom_filter *filter, const struct bf_chunk *chunk, bool *complete_out,
-                struct errbuf *err)
-{
-    struct slice data = chunk->data;
-    if (load->theirs)
-        return redisbloom_load_chunk(&load->redisbloom, filter, (uint64_t)chunk->iterator, data.ptr, data.len,
-                                     complete_out, err);
-    if (chunk->stored)
-        return dump_replay_chunk(&load->own, filter, data.ptr, data.len, complete_out, err);
-    return dump_load_chunk(&load->own, filter, chunk->iterator, data.ptr, data.len, complete_out, err);
-}
-
 enum bf_load_state bf_load_take(struct bf_load *load, struct bloom_filter *filter, const struct bf_chunk *chunk,
                                 struct errbuf *err)
 {
+    struct slice data = chunk->data;
     bool complete = false;
-    int status = take(load, filter, chunk, &complete, err);
+    int status = load->theirs ? redisbloom_load_chunk(&load->redisbloom, filter, (uint64_t)chunk->iterator, data.ptr,
+                                                      data.len, &complete, err)
+                              : dump_load_chunk(&load->own, filter, chunk->stored ? NULL : &chunk->iterator, data.ptr,
+                                                data.len, &complete, err);
     if (status == DUMP_OK)
         return complete ? BF_LOAD_COMPLETE : BF_LOAD_GOES_ON;
     if (status > 0)
@@ -271,8 +261,6 @@ void bf_reply_bad_chunk(const struct bf_out *out, const char *reason, bool dropp
     else
         out->ops->error(out->ctx, "ERR out of memory");
 }
-
-/* ---- cuckoo filters ---- */
 
 /* ---- CF.SCANDUMP ---- */
 

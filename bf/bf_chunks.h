@@ -29,7 +29,7 @@ struct bf_chunk {
     struct slice data;
     bool obeys;  /* a primary or a log has accepted it: a header replaces the existing value */
     bool theirs; /* a header of RedisBloom's */
-    bool stored; /* of a value that was saved: without an iterator, if it is ours (dump_replay_begin()) */
+    bool stored; /* of a value that was saved: without an iterator, if it is ours */
 };
 /* False with an error. The size is limited for clients only: RedisBloom logs chunks of any size. */
 bool bf_read_chunk(const struct bf_args *args, bool obeys, struct bf_chunk *out, struct errbuf *error);

@@ -22,7 +22,7 @@ static bool read_numbers(const struct call *call, size_t from, uint64_t *out, si
 /* Reads the header of a filter with one layer. */
 static bool read_header(struct slice bytes, struct dump_load *load, struct errbuf *err)
 {
-    if (dump_replay_begin(load, bytes.ptr, bytes.len, err) != DUMP_OK)
+    if (dump_load_begin(load, NULL, bytes.ptr, bytes.len, err) != DUMP_OK)
         return false;
     if (load->plan.nlayers == 1)
         return true;
@@ -233,7 +233,7 @@ static bool apply_union(struct call *call, struct errbuf *err)
     struct dump_load load;
     int status;
     struct slice header = call->argc >= 4 ? call_arg(call, 3) : (struct slice){"", 0};
-    if (dump_replay_begin(&load, header.ptr, header.len, err) != DUMP_OK)
+    if (dump_load_begin(&load, NULL, header.ptr, header.len, err) != DUMP_OK)
         return false;
     if (!bloom_params_is_window(&load.plan.params)) {
         errbuf_set(err, "the header is not of a window");

@@ -474,15 +474,21 @@ void dump_write_chunk(const struct dump_plan *plan, const struct bloom_filter *f
     move_on(place, out, len);
 }
 
-static int check_iterator(const struct dump_place *place, int64_t iterator, struct errbuf *err)
+static int check_iterator(const struct dump_place *place, const int64_t *iterator, struct errbuf *err)
 {
-    if (dump_iterator(place) == iterator)
+    if (!iterator || dump_iterator(place) == *iterator)
         return DUMP_OK;
     errbuf_set(err, "the iterator is not the one that came with this chunk");
     return DUMP_BAD;
 }
 
-int dump_replay_begin(struct dump_load *load, const void *data, size_t len, struct errbuf *err)
+bool dump_is_header(const void *data, size_t len)
+{
+    return len > AT_KIND && memcmp(data, magic, sizeof(magic)) == 0 &&
+           ((const unsigned char *)data)[AT_KIND] == KIND_HEADER;
+}
+
+int dump_load_begin(struct dump_load *load, const int64_t *iterator, const void *data, size_t len, struct errbuf *err)
 {
     struct frame frame;
     TRY(read_frame(data, len, &frame, err));
@@ -499,24 +505,12 @@ int dump_replay_begin(struct dump_load *load, const void *data, size_t len, stru
     load->nonce = le64_get((const unsigned char *)data + HEAD_BYTES + AT_NONCE);
     load->place = (struct dump_place){.nlayers = load->plan.nlayers};
     move_on(&load->place, data, len);
-    return DUMP_OK;
-}
-
-bool dump_is_header(const void *data, size_t len)
-{
-    return len > AT_KIND && memcmp(data, magic, sizeof(magic)) == 0 &&
-           ((const unsigned char *)data)[AT_KIND] == KIND_HEADER;
-}
-
-int dump_load_begin(struct dump_load *load, int64_t iterator, const void *data, size_t len, struct errbuf *err)
-{
-    TRY(dump_replay_begin(load, data, len, err));
     return check_iterator(&load->place, iterator, err);
 }
 
 /* Whether this is the expected chunk; moves the place on after it. */
-static int check_chunk(struct dump_load *load, const void *data, size_t len, struct frame *frame_out,
-                       struct errbuf *err)
+static int check_chunk(struct dump_load *load, const int64_t *iterator, const void *data, size_t len,
+                       struct frame *frame_out, struct errbuf *err)
 {
     const struct dump_plan *plan = &load->plan;
     struct frame frame;
@@ -538,45 +532,26 @@ static int check_chunk(struct dump_load *load, const void *data, size_t len, str
     }
     move_on(&load->place, data, len);
     *frame_out = frame;
-    return DUMP_OK;
+    return check_iterator(&load->place, iterator, err);
 }
 
-static int take_chunk(const struct dump_load *load, struct bloom_filter *filter, const struct frame *frame,
-                      const void *data, size_t len, bool *complete_out, struct errbuf *err)
+int dump_load_chunk(struct dump_load *load, struct bloom_filter *filter, const int64_t *iterator, const void *data,
+                    size_t len, bool *complete_out, struct errbuf *err)
 {
     const struct dump_plan *plan = &load->plan;
     const unsigned char *content = (const unsigned char *)data + HEAD_BYTES;
+    struct frame frame;
     uint64_t offset;
 
-    *complete_out = frame->kind == KIND_END;
-    if (frame->kind == KIND_DATA) {
-        data_bytes(plan, frame->number, &offset);
+    TRY(check_chunk(load, iterator, data, len, &frame, err));
+    *complete_out = frame.kind == KIND_END;
+    if (frame.kind == KIND_DATA) {
+        data_bytes(plan, frame.number, &offset);
         for_each_run(plan, filter, offset, len - DUMP_FRAME_BYTES, (unsigned char *)(uintptr_t)content,
                      copy_in); /* which only reads there */
         return DUMP_OK;
     }
-    if (check_counts(plan, content, err) != DUMP_OK)
-        return DUMP_BAD;
+    TRY(check_counts(plan, content, err));
     read_counts(plan, filter, content);
     return DUMP_OK;
-}
-
-int dump_replay_chunk(struct dump_load *load, struct bloom_filter *filter, const void *data, size_t len,
-                      bool *complete_out, struct errbuf *err)
-{
-    struct frame frame;
-
-    if (check_chunk(load, data, len, &frame, err) != DUMP_OK)
-        return DUMP_BAD;
-    return take_chunk(load, filter, &frame, data, len, complete_out, err);
-}
-
-int dump_load_chunk(struct dump_load *load, struct bloom_filter *filter, int64_t iterator, const void *data, size_t len,
-                    bool *complete_out, struct errbuf *err)
-{
-    struct frame frame;
-
-    if (check_chunk(load, data, len, &frame, err) != DUMP_OK || check_iterator(&load->place, iterator, err) != DUMP_OK)
-        return DUMP_BAD;
-    return take_chunk(load, filter, &frame, data, len, complete_out, err);
 }

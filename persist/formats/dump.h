@@ -87,22 +87,17 @@ struct dump_load {
     struct dump_place place; /* the expected chunk */
 };
 
-/* Reads the header of a dump. `iterator` came with the header. DUMP_OK, DUMP_BAD or DUMP_FOREIGN. */
-int dump_load_begin(struct dump_load *load, int64_t iterator, const void *data, size_t len, struct errbuf *err)
+/* Reads the header of a dump. `*iterator` came with the header; NULL, here and below: there is none to check. DUMP_OK,
+ * DUMP_BAD or DUMP_FOREIGN. */
+int dump_load_begin(struct dump_load *load, const int64_t *iterator, const void *data, size_t len, struct errbuf *err)
     __attribute__((warn_unused_result));
 
 /* Takes the next chunk into `filter`, which was made by load->plan. DUMP_OK or DUMP_BAD, after which the load must be
  * given up. *complete_out: this was the last chunk. */
-int dump_load_chunk(struct dump_load *load, struct bloom_filter *filter, int64_t iterator, const void *data, size_t len,
-                    bool *complete_out, struct errbuf *err) __attribute__((warn_unused_result));
+int dump_load_chunk(struct dump_load *load, struct bloom_filter *filter, const int64_t *iterator, const void *data,
+                    size_t len, bool *complete_out, struct errbuf *err) __attribute__((warn_unused_result));
 
 bool dump_is_header(const void *data, size_t len); /* whether these bytes have the mark of the beginning of a dump */
-
-/* dump_load_begin() and dump_load_chunk() for chunks without their iterators. */
-int dump_replay_begin(struct dump_load *load, const void *data, size_t len, struct errbuf *err)
-    __attribute__((warn_unused_result));
-int dump_replay_chunk(struct dump_load *load, struct bloom_filter *filter, const void *data, size_t len,
-                      bool *complete_out, struct errbuf *err) __attribute__((warn_unused_result));
 
 /* ---- one piece (dump_value.c) ---- */
 

@@ -83,7 +83,7 @@ static int open_load(struct rdb_reader *reader, const void *data, size_t len, st
     if (rdb_module_unsigned(reader, chunks_out, "the number of chunks") != RDB_OK ||
         read_chunk(reader, header, sizeof(header), &header_len) != RDB_OK)
         return DUMP_BAD;
-    return dump_replay_begin(load, header, header_len, err);
+    return dump_load_begin(load, NULL, header, header_len, err);
 }
 
 int dump_read_plan(const void *data, size_t len, struct dump_plan *plan_out, struct errbuf *err)
@@ -115,7 +115,7 @@ static int read_chunks(struct rdb_reader *reader, struct dump_load *load, struct
         size_t len;
 
         if (read_chunk(reader, chunk, DUMP_CHUNK_MAX, &len) != RDB_OK ||
-            dump_replay_chunk(load, filter, chunk, len, &complete, err) != DUMP_OK)
+            dump_load_chunk(load, filter, NULL, chunk, len, &complete, err) != DUMP_OK)
             return DUMP_BAD;
     }
     /* A zero byte behind a dump leaves its checksum right, so that says nothing about the length. */

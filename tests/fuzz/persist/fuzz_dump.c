@@ -69,7 +69,7 @@ static void try_header(struct bloom_pool *pool, const uint8_t *bytes, size_t len
         struct dump_place place = {.nlayers = nlayers, .next = 1, .chain = chain & 0x7fffff};
 
         err.text[0] = '\0';
-        int rc = dump_load_begin(&load, dump_iterator(&place), bytes, len, &err);
+        int rc = dump_load_begin(&load, (int64_t[]){dump_iterator(&place)}, bytes, len, &err);
         CHECK((rc == DUMP_OK) == (err.text[0] == '\0'));
         struct bloom_filter *filter = rc == DUMP_OK ? make_up_to(pool, &load.plan, MAX_BYTES) : NULL;
         drop(filter);
@@ -90,10 +90,10 @@ static void try_chunk(struct bloom_pool *pool, uint8_t *bytes, size_t len, uint3
 
     CHECK(filter != NULL);
     dump_write_chunk(&plan, filter, 3, 4, &place, chunk);
-    CHECK(dump_load_begin(&load, dump_iterator(&place), chunk, dump_chunk_bytes(&plan, 0), &err) == DUMP_OK);
+    CHECK(dump_load_begin(&load, (int64_t[]){dump_iterator(&place)}, chunk, dump_chunk_bytes(&plan, 0), &err) == DUMP_OK);
     if (index == 2) {
         dump_write_chunk(&plan, filter, 3, 4, &place, chunk);
-        CHECK(dump_load_chunk(&load, filter, dump_iterator(&place), chunk, dump_chunk_bytes(&plan, 1), &complete,
+        CHECK(dump_load_chunk(&load, filter, (int64_t[]){dump_iterator(&place)}, chunk, dump_chunk_bytes(&plan, 1), &complete,
                               &err) == DUMP_OK);
     }
     if (len >= DUMP_FRAME_BYTES) {
@@ -102,7 +102,7 @@ static void try_chunk(struct bloom_pool *pool, uint8_t *bytes, size_t len, uint3
         memcpy(&chain, bytes + len - 16, 4);
     }
     place = (struct dump_place){.nlayers = 1, .next = index + 1, .chain = chain & 0x7fffff};
-    int rc = dump_load_chunk(&load, filter, dump_iterator(&place), bytes, len, &complete, &err);
+    int rc = dump_load_chunk(&load, filter, (int64_t[]){dump_iterator(&place)}, bytes, len, &complete, &err);
     CHECK((rc == DUMP_OK) == (err.text[0] == '\0'));
     CHECK(rc == DUMP_OK || rc == DUMP_BAD);
     CHECK(rc != DUMP_OK || complete == (index == 2));

@@ -60,6 +60,32 @@ static const struct row rows[] = {
 };
 #define ROWS (sizeof(rows) / sizeof(rows[0]))
 
+/* ---- keys ---- */
+
+static struct bloom_pool *keyed_pool; /* NULL: before keys_init() */
+
+/* Puts the keys of the file into force; without one ("") there are none. False, with nothing changed, and a text. */
+static bool keys_read(const char *path, struct errbuf *err)
+{
+    struct key_file *file = NULL;
+    struct errbuf text;
+    if (path[0] && key_file_read(fsops_posix(), path, &file, err) != 0)
+        return false;
+    int rc = bloom_keyring_set(keyed_pool, file ? file->secrets : NULL, file ? file->n : 0);
+    key_file_free(file);
+    if (rc != 0)
+        errbuf_set(err, "out of memory");
+    if (rc == 0 && path[0] && engine.Log && key_file_is_exposed(path, &text))
+        engine.Log(NULL, "warning", "bloomery: %s", text.text);
+    return rc == 0;
+}
+
+bool keys_init(struct bloom_pool *pool, const char *path, struct errbuf *err)
+{
+    keyed_pool = pool;
+    return keys_read(path, err);
+}
+
 /* ---- values ---- */
 
 static struct slice text_of(const struct engine_string *string)
@@ -117,7 +143,7 @@ static bool read_path(char *path_out, struct slice text, struct errbuf *err)
     }
     memcpy(path, text.ptr, text.len);
     path[text.len] = '\0';
-    if (keys_are_ready() && !keys_read(path, err))
+    if (keyed_pool && !keys_read(path, err))
         return false;
     memcpy(path_out, path, text.len + 1);
     return true;
@@ -315,7 +341,7 @@ struct bf_defaults settings_defaults(void)
                    .error_rate = settings.error_rate,
                    .expansion = (uint32_t)settings.expansion_factor},
         .keyed = settings.keyed,
-        .key = keys_first(),
+        .key = bloom_keyring_first(keyed_pool),
         .now_ms = clock_unix_ms(),
     };
     defaults.params.key = defaults.keyed ? defaults.key : 0;
@@ -331,46 +357,11 @@ struct cuckoo_numbers settings_cuckoo_numbers(void)
         .iterations = (unsigned)settings.cf_max_iterations,
         .expansion = (unsigned)settings.cf_expansion_factor,
         .keyed = settings.keyed,
-        .key = keys_first(),
+        .key = bloom_keyring_first(keyed_pool),
     };
 }
 
 enum bf_missing settings_missing(void)
 {
     return (enum bf_missing)(BF_MISSING_ABSENT + settings.missing_filter_reply);
-}
-
-/* ---- keys ---- */
-
-static struct bloom_pool *keyed_pool;
-
-bool keys_init(struct bloom_pool *pool, const char *path, struct errbuf *err)
-{
-    keyed_pool = pool;
-    return keys_read(path, err);
-}
-
-bool keys_are_ready(void)
-{
-    return keyed_pool != NULL;
-}
-
-bool keys_read(const char *path, struct errbuf *err)
-{
-    struct key_file *file = NULL;
-    struct errbuf text;
-    if (path[0] && key_file_read(fsops_posix(), path, &file, err) != 0)
-        return false;
-    int rc = bloom_keyring_set(keyed_pool, file ? file->secrets : NULL, file ? file->n : 0);
-    key_file_free(file);
-    if (rc != 0)
-        errbuf_set(err, "out of memory");
-    if (rc == 0 && path[0] && engine.Log && key_file_is_exposed(path, &text))
-        engine.Log(NULL, "warning", "bloomery: %s", text.text);
-    return rc == 0;
-}
-
-uint64_t keys_first(void)
-{
-    return bloom_keyring_first(keyed_pool);
 }

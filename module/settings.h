@@ -70,11 +70,5 @@ enum bf_missing settings_missing(void);
 
 /* The pool that gets the keys, and the file of the setting at the start. False with a text. */
 bool keys_init(struct bloom_pool *pool, const char *path, struct errbuf *err);
-bool keys_are_ready(void); /* keys_init() has been called */
-
-/* Puts the keys of the file into force; without one ("") there are none. False, with nothing changed, and a text. */
-bool keys_read(const char *path, struct errbuf *err);
-
-uint64_t keys_first(void); /* the id of the key for new filters; 0: none */
 
 #endif

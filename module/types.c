@@ -10,11 +10,13 @@
 #include "value.h"
 
 struct engine_type *redisbloom_type;
+static struct engine_type *cuckoo_own, *cuckoo_theirs; /* the second is NULL: not taken over */
 
 struct engine_type *value_type_of(const struct value *value)
 {
-    if (bloom_params_is_cuckoo(bloom_filter_params(value_filter(value))))
-        return cuckoo_type_for(bloom_filter_params(value_filter(value)));
+    const struct bloom_params *params = bloom_filter_params(value_filter(value));
+    if (bloom_params_is_cuckoo(params))
+        return cuckoo_theirs && !bloom_params_keep_rate(params) ? cuckoo_theirs : cuckoo_own;
     if (valkey_type && !value->load && valkey_is_layout(value_filter(value)))
         return valkey_type;
     bool theirs = redisbloom_type && !value->load && redisbloom_is_layout(value_filter(value));
@@ -153,13 +155,6 @@ bool redisbloom_type_init(struct engine_ctx *ctx, struct errbuf *err)
 
 /* The fields are those of persist/formats/cuckoo_dump.c. The type is RedisBloom's with `take-over yes`, and otherwise,
  * or in our layout, one of the module's own. */
-
-static struct engine_type *cuckoo_own, *cuckoo_theirs; /* the second is NULL: not taken over */
-
-struct engine_type *cuckoo_type_for(const struct bloom_params *params)
-{
-    return cuckoo_theirs && !bloom_params_keep_rate(params) ? cuckoo_theirs : cuckoo_own;
-}
 
 bool cuckoo_type_is(const struct engine_type *type)
 {

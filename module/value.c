@@ -132,6 +132,23 @@ static struct value *copy_cuckoo(const struct bloom_filter *filter)
     return NULL;
 }
 
+/* Copies the turns, bits and counts of all layers into an empty window of the same layers. Layers of a filter that is
+ * being loaded (`loading`) have no turns yet. */
+static void copy_window(struct bloom_filter *to, const struct bloom_filter *from, bool loading)
+{
+    for (unsigned i = 0; i < bloom_filter_nlayers(from); i++) {
+        struct bloom_layer_view source, target;
+        bloom_filter_layer(from, i, &source);
+        bloom_filter_layer(to, i, &target);
+        if (source.turn == 0 && !loading) /* unused: it may not be empty yet */
+            continue;
+        memcpy((void *)target.words, (const void *)source.words, (size_t)source.shape.nwords * 8);
+        bloom_filter_set_items(to, i, bloom_layer_placed(&source));
+        const struct bloom_turn turn = {.number = source.turn, .started_us = source.started_us};
+        bloom_window_set_turn(to, i, &turn);
+    }
+}
+
 struct value *value_copy(const struct value *value)
 {
     const struct bloom_filter *filter = value_filter(value);
@@ -146,7 +163,7 @@ struct value *value_copy(const struct value *value)
     if (!copy)
         return NULL;
     if (bloom_filter_forgets(filter))
-        window_copy(value_filter(copy), filter, value->load != NULL);
+        copy_window(value_filter(copy), filter, value->load != NULL);
     else
         bloom_filter_or(value_filter(copy), filter, plan.nlayers, &counts);
     for (unsigned i = 0; i < plan.nlayers && !bloom_filter_forgets(filter); i++)
@@ -279,19 +296,4 @@ int64_t window_started_here(const struct bloom_filter *filter, uint64_t number, 
         return now;
     int64_t since = clock_unix_us() - (int64_t)unix_us;
     return since > 0 && since < now ? now - since : since > 0 ? 0 : now;
-}
-
-void window_copy(struct bloom_filter *to, const struct bloom_filter *from, bool loading)
-{
-    for (unsigned i = 0; i < bloom_filter_nlayers(from); i++) {
-        struct bloom_layer_view source, target;
-        bloom_filter_layer(from, i, &source);
-        bloom_filter_layer(to, i, &target);
-        if (source.turn == 0 && !loading) /* unused: it may not be empty yet */
-            continue;
-        memcpy((void *)target.words, (const void *)source.words, (size_t)source.shape.nwords * 8);
-        bloom_filter_set_items(to, i, bloom_layer_placed(&source));
-        const struct bloom_turn turn = {.number = source.turn, .started_us = source.started_us};
-        bloom_window_set_turn(to, i, &turn);
-    }
 }

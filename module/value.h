@@ -74,9 +74,6 @@ void value_end_load(struct value *value); /* it is complete */
 struct value *value_copy(const struct value *value); /* NULL without memory */
 size_t value_memory(const struct value *value);      /* bytes */
 
-/* The next string of a value that the engine reads, for Free(); NULL when there is none. */
-char *value_load_string(struct engine_io *io, size_t *len_out);
-
 /* A reader of the fields of a value that the engine reads. */
 void value_reader(struct rdb_reader *reader, struct engine_io *io, struct errbuf *err);
 
@@ -119,10 +116,6 @@ void window_freed(const struct bloom_filter *filter);
  * uses the time of day, as the log may be old; a replica uses the current time. */
 int64_t window_started_here(const struct bloom_filter *filter, uint64_t number, uint64_t unix_us);
 
-/* Copies the turns, bits and counts of all layers into an empty window of the same layers. Layers of a filter that is
- * being loaded (`loading`) have no turns yet. */
-void window_copy(struct bloom_filter *to, const struct bloom_filter *from, bool loading);
-
 /* ---- types ---- */
 
 /* With `take-over yes` the module has RedisBloom's place: its types of values, in its encoding. Filters in RedisBloom's
@@ -142,9 +135,6 @@ struct engine_type *value_type_of(const struct value *value);
 
 /* Registers the types, once values_init() has been called. False with a text. */
 bool cuckoo_type_init(struct engine_ctx *ctx, bool take_over, struct errbuf *err);
-
-/* The type of new values with these parameters. */
-struct engine_type *cuckoo_type_for(const struct bloom_params *params);
 
 /* Whether values of this type are cuckoo filters: a file written without `take-over` has the other type. */
 bool cuckoo_type_is(const struct engine_type *type);

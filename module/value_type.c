@@ -174,7 +174,8 @@ void value_emit_bytes(struct engine_io *io, const char *command, struct engine_s
 
 /* ---- in ---- */
 
-char *value_load_string(struct engine_io *io, size_t *len_out)
+/* The next string of a value that the engine reads, for Free(); NULL when there is none. */
+static char *load_string(struct engine_io *io, size_t *len_out)
 {
     char *string = engine.LoadStringBuffer(io, len_out);
     if (string && engine.IsIOError(io)) {
@@ -204,7 +205,7 @@ static int read_real(struct rdb_reader *reader, double *out, const char *what)
 static int read_string(struct rdb_reader *reader, uint64_t *len, bytes_sink_fn *sink, void *ctx, const char *what)
 {
     size_t got;
-    char *string = value_load_string(reader->ctx, &got);
+    char *string = load_string(reader->ctx, &got);
     if (!string)
         return rdb_bad(reader, "%s: the value ends before it", what);
     int rc = rdb_string_fits(reader, got, len, what);
@@ -234,7 +235,7 @@ static struct value *read_header(struct engine_io *io, uint64_t nchunks, struct 
     struct bf_chunk chunk = {.theirs = nchunks == 0, .stored = true};
     struct bf_load *load;
     int status;
-    char *header = value_load_string(io, &chunk.data.len);
+    char *header = load_string(io, &chunk.data.len);
     if (!header) {
         errbuf_set(err, "the header is missing");
         return NULL;
@@ -261,7 +262,7 @@ static struct value *read_header(struct engine_io *io, uint64_t nchunks, struct 
 static bool read_chunk(struct engine_io *io, struct value *value, struct bf_chunk *chunk, bool *complete_out,
                        struct errbuf *err)
 {
-    char *bytes = value_load_string(io, &chunk->data.len);
+    char *bytes = load_string(io, &chunk->data.len);
     if (!bytes) {
         errbuf_set(err, "a chunk is missing");
         return false;

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <time.h>
 
 #include "bytes.h"
 #include "slice.h"
@@ -206,51 +207,36 @@ INTEGER(tinyint, 1, "an integer of 8 bits")
 
 /* ---- numbers of any length ---- */
 
-/* Digits to bytes: the number in base 2^32, least significant word first, is multiplied by 10 for each digit. Digits
- * come nine at a time. A digit has less than 3.33 bits. */
-#define WORDS_MAX (CQL_KEY_DIGITS / 9 + 2)
-
-static size_t digits_to_words(const char *digits, size_t n, uint32_t words[WORDS_MAX])
-{
-    size_t nwords = 0;
-
-    for (size_t i = 0; i < n;) {
-        uint32_t scale = 1, carry = 0;
-        for (unsigned j = 0; j < 9 && i < n; j++, i++) {
-            carry = 10 * carry + (uint32_t)(digits[i] - '0');
-            scale *= 10;
-        }
-        for (size_t w = 0; w < nwords; w++) {
-            uint64_t wide = (uint64_t)words[w] * scale + carry;
-            words[w] = (uint32_t)wide;
-            carry = (uint32_t)(wide >> 32);
-        }
-        if (carry)
-            words[nwords++] = carry;
-    }
-    return nwords;
-}
-
-/* The shortest two's complement, one byte at least. `n` digits, at most CQL_KEY_DIGITS. */
+/* The shortest two's complement, one byte at least. `n` digits, at most CQL_KEY_DIGITS, of which each has less than four
+ * bits. Nine at a time are multiplied in. */
 static int put_varint(const char *digits, size_t n, bool negative, struct cql_bytes *out, struct errbuf *err)
 {
-    unsigned char bytes[4 * WORDS_MAX + 1];
-    uint32_t words[WORDS_MAX];
-    size_t nwords = digits_to_words(digits, n, words), len = 4 * nwords + 1, skip = 0;
+    unsigned char bytes[CQL_KEY_DIGITS / 2 + 2], *end = bytes + sizeof(bytes), *first = end - 1;
     unsigned carry = 1;
 
-    bytes[0] = 0;
-    for (size_t i = 0; i < 4 * nwords; i++)
-        bytes[len - 1 - i] = (unsigned char)(words[i / 4] >> (8 * (i % 4)));
-    for (size_t i = len; negative && i-- > 0;) {
-        unsigned byte = (unsigned char)~bytes[i] + carry;
-        bytes[i] = (unsigned char)byte;
-        carry = byte >> 8;
+    *first = 0; /* the sign */
+    for (size_t i = 0; i < n;) {
+        uint64_t scale = 1, wide = 0;
+        for (unsigned j = 0; j < 9 && i < n; j++, i++) {
+            wide = 10 * wide + (uint64_t)(digits[i] - '0');
+            scale *= 10;
+        }
+        for (unsigned char *at = end; at - 1 > first || wide; wide >>= 8) {
+            if (--at == first)
+                *--first = 0;
+            wide += *at * scale;
+            *at = (unsigned char)wide;
+        }
+    }
+    for (unsigned char *at = end; negative && at-- > first;) {
+        carry += (unsigned char)~*at;
+        *at = (unsigned char)carry;
+        carry >>= 8;
     }
     /* A byte that only repeats the sign of the next one goes. */
-    while (skip + 1 < len && bytes[skip] == (bytes[skip + 1] & 0x80 ? 0xff : 0))
-        skip++;
-    return cql_put(out, bytes + skip, len - skip, err);
+    while (first + 1 < end && first[0] == (first[1] & 0x80 ? 0xff : 0))
+        first++;
+    return cql_put(out, first, (size_t)(end - first), err);
 }
 
 static bool all_digits(const char *text, size_t len)
@@ -435,34 +421,17 @@ static bool take(struct cursor *cursor, unsigned n, unsigned min, unsigned max, 
     return true;
 }
 
-/* Days from 1970-01-01 to a date. The year begins in March here, so that the leap day is its last. */
-static int64_t days_from_civil(int64_t year, unsigned month, unsigned day)
-{
-    year -= month <= 2;
-    int64_t era = (year >= 0 ? year : year - 399) / 400;
-    int64_t year_of_era = year - era * 400;
-    int64_t day_of_year = (153 * (int64_t)(month + (month > 2 ? -3u : 9u)) + 2) / 5 + day - 1;
-
-    return era * 146097 + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year - 719468;
-}
-
-static unsigned days_of_month(unsigned year, unsigned month)
-{
-    static const unsigned char days[] = {31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
-    bool leap = (year % 4 == 0 && year % 100 != 0) || year % 400 == 0;
-
-    return days[month - 1] + (unsigned)(month == 2 && leap);
-}
-
+/* The days from 1970-01-01. timegm() makes another date of one that does not exist. */
 static bool take_date(struct cursor *cursor, int64_t *days_out)
 {
     unsigned year, month, day;
 
     if (!take(cursor, 4, 0, 9999, &year) || !skip(cursor, '-') || !take(cursor, 2, 1, 12, &month) ||
-        !skip(cursor, '-') || !take(cursor, 2, 1, days_of_month(year, month), &day))
+        !skip(cursor, '-') || !take(cursor, 2, 1, 31, &day))
         return false;
-    *days_out = days_from_civil(year, month, day);
-    return true;
+    struct tm date = {.tm_year = (int)year - 1900, .tm_mon = (int)month - 1, .tm_mday = (int)day};
+    *days_out = timegm(&date) / (DAY_MS / 1000);
+    return date.tm_mday == (int)day;
 }
 
 /* A fraction of a second in units of 10^-9, from "." and 1..9 digits. */

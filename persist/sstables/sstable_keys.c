@@ -13,10 +13,33 @@
 
 /* ---- Index.db ---- */
 
+/* The partition keys in an Index.db, in the order of the table (docs/FORMAT.md, section 19). It has no checksum: each
+ * length is checked against the end of the file, so damage is found where the entries stop to fit. */
+
 #define BUFFER ((size_t)256 << 10)
 #define NEED   ((size_t)SSTABLE_KEY_MAX + 2 + 2 * 9) /* of an entry: all except the bytes after its last number */
 
-int index_db_open(struct index_db *index, const struct fsops *fs, const char *path, bool numbers_vary)
+struct index_db {
+    const struct fsops *fs;
+    int fd;               /* -1: not open */
+    bool numbers_vary;    /* as from version ma on */
+    uint64_t size, entry; /* of the file; where the current entry begins */
+    unsigned char *bytes; /* from..from + n of the file, of which `at` are done */
+    uint64_t from;
+    size_t n, at;
+};
+
+static void index_db_close(struct index_db *index)
+{
+    if (index->fd >= 0)
+        index->fs->close(index->fs->ctx, index->fd);
+    free(index->bytes);
+    index->bytes = NULL;
+    index->fd = -1;
+}
+
+/* 0 or -errno; nothing is open then. */
+static int index_db_open(struct index_db *index, const struct fsops *fs, const char *path, bool numbers_vary)
 {
     *index = (struct index_db){.fs = fs, .fd = -1, .numbers_vary = numbers_vary};
     int rc = fs->open(fs->ctx, path, FS_READ, &index->fd);
@@ -31,15 +54,6 @@ int index_db_open(struct index_db *index, const struct fsops *fs, const char *pa
     if (rc != 0)
         index_db_close(index);
     return rc;
-}
-
-void index_db_close(struct index_db *index)
-{
-    if (index->fd >= 0)
-        index->fs->close(index->fs->ctx, index->fd);
-    free(index->bytes);
-    index->bytes = NULL;
-    index->fd = -1;
 }
 
 static size_t left(const struct index_db *index)
@@ -117,7 +131,8 @@ static bool pass_over(struct index_db *index, uint64_t n)
     return true;
 }
 
-int index_db_next(struct index_db *index, const unsigned char **key_out, size_t *len_out, struct errbuf *err)
+/* The next key, which is valid until the next call. An enum sstable_keys_status, or -errno. */
+static int index_db_next(struct index_db *index, const unsigned char **key_out, size_t *len_out, struct errbuf *err)
 {
     uint64_t behind;
     int rc = fill(index);

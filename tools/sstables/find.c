@@ -104,7 +104,8 @@ int find_keys_next(struct find_keys *keys)
     return rc;
 }
 
-struct slice find_keys_text(const struct find_keys *keys, size_t i)
+/* The text of key i as the user gave it; valid until the next block. */
+static struct slice find_keys_text(const struct find_keys *keys, size_t i)
 {
     size_t from = i ? keys->ends[i - 1] : 0;
     return (struct slice){buf_head(&keys->text) + from, keys->ends[i] - from};

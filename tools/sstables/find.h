@@ -32,9 +32,6 @@ void find_keys_close(struct find_keys *keys);
 /* Reads the next block; n is 0 at the end and after an error. Returns as find_keys_open(). */
 int find_keys_next(struct find_keys *keys);
 
-/* The text of key i as the user gave it; valid until the next block. */
-struct slice find_keys_text(const struct find_keys *keys, size_t i);
-
 /* find_report: the output of `bloomery find`: for each key of a block its possible places, or with --absent the keys
  * that are nowhere. Lifetime: caller's storage. Thread: one. */
 

@@ -454,7 +454,7 @@ Test(dump, chunks_that_have_come_are_written_again_as_they_were)
         cr_assert_eq(len, chunks.items[i].len);
         dump_write_chunk(&load.plan, half, load.identity, load.nonce, &place, again);
         cr_assert_eq(memcmp(again, chunks.items[i].bytes, len), 0, "chunk %zu", i);
-        cr_assert_eq((int64_t[]){dump_iterator(&place)}, chunks.items[i].iterator);
+        cr_assert_eq(dump_iterator(&place), chunks.items[i].iterator);
         free(again);
     }
     cr_assert(dump_is_header(chunks.items[0].bytes, chunks.items[0].len));

@@ -207,8 +207,8 @@ INTEGER(tinyint, 1, "an integer of 8 bits")
 
 /* ---- numbers of any length ---- */
 
-/* The shortest two's complement, one byte at least. `n` digits, at most CQL_KEY_DIGITS, of which each has less than four
- * bits. Nine at a time are multiplied in. */
+/* The shortest two's complement, one byte at least. `n` digits, at most CQL_KEY_DIGITS, of which each has less than
+ * four bits. Nine at a time are multiplied in. */
 static int put_varint(const char *digits, size_t n, bool negative, struct cql_bytes *out, struct errbuf *err)
 {
     unsigned char bytes[CQL_KEY_DIGITS / 2 + 2], *end = bytes + sizeof(bytes), *first = end - 1;

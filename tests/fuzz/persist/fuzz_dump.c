@@ -90,11 +90,12 @@ static void try_chunk(struct bloom_pool *pool, uint8_t *bytes, size_t len, uint3
 
     CHECK(filter != NULL);
     dump_write_chunk(&plan, filter, 3, 4, &place, chunk);
-    CHECK(dump_load_begin(&load, (int64_t[]){dump_iterator(&place)}, chunk, dump_chunk_bytes(&plan, 0), &err) == DUMP_OK);
+    CHECK(dump_load_begin(&load, (int64_t[]){dump_iterator(&place)}, chunk, dump_chunk_bytes(&plan, 0), &err) ==
+          DUMP_OK);
     if (index == 2) {
         dump_write_chunk(&plan, filter, 3, 4, &place, chunk);
-        CHECK(dump_load_chunk(&load, filter, (int64_t[]){dump_iterator(&place)}, chunk, dump_chunk_bytes(&plan, 1), &complete,
-                              &err) == DUMP_OK);
+        CHECK(dump_load_chunk(&load, filter, (int64_t[]){dump_iterator(&place)}, chunk, dump_chunk_bytes(&plan, 1),
+                              &complete, &err) == DUMP_OK);
     }
     if (len >= DUMP_FRAME_BYTES) {
         memcpy(bytes + 24, &place.chain, 4); /* no fuzzer guesses it */

@@ -82,8 +82,8 @@ static struct bloom_filter *load(const struct chunk *chunks, size_t count, struc
             rc = DUMP_BAD; /* the server has published the filter by now */
             errbuf_set(err, "too many");
         } else {
-            rc =
-                dump_load_chunk(&dump_load, filter, &chunks[i].iterator, chunks[i].bytes, chunks[i].len, &complete, err);
+            rc = dump_load_chunk(&dump_load, filter, &chunks[i].iterator, chunks[i].bytes, chunks[i].len, &complete,
+                                 err);
         }
         if (rc != DUMP_OK) {
             cr_assert_neq(err->text[0], '\0');

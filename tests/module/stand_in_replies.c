@@ -271,15 +271,19 @@ void fake_EmitAOF(struct engine_io *io, const char *command, const char *format,
     va_list args;
     MUST(host.place == PLACE_WRITE && io && host.nemitted < sizeof(host.emitted) / sizeof(host.emitted[0]),
          "EmitAOF: nothing is rewritten now, or too much");
-    MUST(is_known(command) && strcmp(format, "slb") == 0, "EmitAOF: '%s', '%s'", command, format);
+    bool numbered = strcmp(format, "slb") == 0;
+    MUST(is_known(command) && (numbered || strcmp(format, "sb") == 0), "EmitAOF: '%s', '%s'", command, format);
     va_start(args, format);
     const struct engine_string *key = va_arg(args, struct engine_string *);
-    long long number = va_arg(args, long long);
+    long long number = numbered ? va_arg(args, long long) : 0;
     const char *bytes = va_arg(args, const char *);
     emitted->len = va_arg(args, size_t);
     va_end(args);
     MUST(key && bytes, "EmitAOF: no key, or no bytes");
-    snprintf(emitted->line, sizeof(emitted->line), "%s %s %lld", command, key->ptr, number);
+    if (numbered)
+        snprintf(emitted->line, sizeof(emitted->line), "%s %s %lld", command, key->ptr, number);
+    else
+        snprintf(emitted->line, sizeof(emitted->line), "%s %s", command, key->ptr);
     emitted->bytes = malloc(emitted->len + 1);
     memcpy(emitted->bytes, bytes, emitted->len);
     host.nemitted++;

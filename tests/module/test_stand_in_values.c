@@ -5,17 +5,35 @@
 #include "rng.h"
 #include "test_stand_in.h"
 
-/* RedisBloom's values have no checksum: damage is found by the file's. Here nothing but an end is expected. */
-static void redisbloom_values(const void *data)
+/* A filter of valkey-bloom with two layers, as BF.LOAD takes it. */
+static const unsigned char valkey_payload[] =
+    "\x01\x02\x00\x00\x00\x9a\x99\x99\x99\x99\x99\xb9\x3f\x00\x00\x00\x00\x00\x00\xe0\x3f\x01"
+    "\x02\x00\x00\x00\x00\x00\x00\x00"
+    "\x30\x00\x00\x00\x00\x00\x00\x00\x01\x03\x00\x00\x00\x00\x00\x00\x00\x04\x00\x00\x00"
+    "0123456789abcdef0123456789abcdef\xed\x54\x55"
+    "\x04\x00\x00\x00\x00\x00\x00\x00\x04\x00\x00\x00\x00\x00\x00\x00"
+    "\x34\x00\x00\x00\x00\x00\x00\x00\x01\x07\x00\x00\x00\x00\x00\x00\x00\x05\x00\x00\x00"
+    "0123456789abcdef0123456789abcdef\x02\xc2\x97\x0a\x05\x8a\x8a"
+    "\x04\x00\x00\x00\x00\x00\x00\x00\x08\x00\x00\x00\x00\x00\x00\x00";
+
+static const char *const in_place_of_valkey[] = {"take-over", "valkey"};
+
+/* Values of RedisBloom and of valkey-bloom have no checksum: damage is found by the file's. Here nothing but an end is
+ * expected. `arguments` tells whose. */
+static void values_of_others(const void *arguments)
 {
+    bool valkey = arguments == in_place_of_valkey;
     struct rng rng;
-    (void)data;
     rng_init(&rng, 12);
-    EXPECT(stand_in_load(MODULE_PATH, NULL, 2, take_over), "it has not loaded");
+    EXPECT(stand_in_load(MODULE_PATH, NULL, 2, arguments), "it has not loaded");
     size_t before = stand_in_held();
-    stand_in_run("bf.insert f CAPACITY 10 ITEMS a b c d e f g h i j k l m n", NULL, 0);
+    if (valkey)
+        stand_in_run("bf.load f", valkey_payload, sizeof(valkey_payload) - 1);
+    else
+        stand_in_run("bf.insert f CAPACITY 10 ITEMS a b c d e f g h i j k l m n", NULL, 0);
     stand_in_save("f");
     size_t fields = stand_in_saved_fields();
+    EXPECT(!valkey || fields == 5 + 2 * 2 + 1, "%zu fields", fields);
     for (size_t i = 0; i < fields; i++)
         EXPECT(!stand_in_restore("bad", i), "%zu of %zu fields were taken", i, fields);
     EXPECT(stand_in_restore("good", SIZE_MAX), "what was saved is refused");
@@ -25,6 +43,13 @@ static void redisbloom_values(const void *data)
         stand_in_damage(field, byte, (unsigned char)(1u << rng_below(&rng, 8)));
         if (stand_in_restore("bad", SIZE_MAX))
             stand_in_run("bf.madd bad a b c", NULL, 0);
+    }
+    if (valkey) {
+        stand_in_rewrite("f", "again");
+        expect("bf.card again", "8 ");
+        expect("bf.load f x", "-BUSYKEY Target key name already exists. ");
+        expect("bf.load new x", "-ERR bloom object decoding failed. Unsupported version: version of the payload: "
+                                "120 is not possible ");
     }
     stand_in_end();
     EXPECT(stand_in_held() == before, "%zu allocations are left", stand_in_held() - before);
@@ -141,7 +166,8 @@ static void made_up(const void *line)
 void test_values(void)
 {
     in_a_process("values", values, NULL);
-    in_a_process("values of RedisBloom", redisbloom_values, NULL);
+    in_a_process("values of RedisBloom", values_of_others, take_over);
+    in_a_process("values of valkey-bloom", values_of_others, in_place_of_valkey);
     in_a_process("half values", half_values, prefix);
     in_a_process("half values, taken over", half_values, take_over);
     in_a_process("made up", made_up, "bf.insert good CAPACITY 4 ITEMS a b c d e f");

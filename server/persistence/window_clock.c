@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "bloom_window.h"
@@ -127,33 +128,6 @@ bool window_clock_is_needed(void)
     return atomic_load_explicit(&is_needed, memory_order_relaxed);
 }
 
-static int64_t distance(int64_t a, int64_t b)
-{
-    return a < b ? b - a : a - b;
-}
-
-/* The old note stays until the new one is whole on the disk. */
-static int write_note(const struct fsops *fs, const char *dir, const struct window_clock_note *note)
-{
-    char path[4096 + 16], fresh[4096 + 16], text[WINDOW_CLOCK_MAX];
-    int fd, len = window_clock_format(note, text);
-
-    snprintf(path, sizeof(path), "%s/" WINDOW_CLOCK_NAME, dir);
-    snprintf(fresh, sizeof(fresh), "%s/" WINDOW_CLOCK_NAME ".new", dir);
-    int rc = fs_open_new(fs, fresh, FS_WRITE | FS_CREATE | FS_EXCLUSIVE, &fd);
-    if (rc != 0)
-        return rc;
-    rc = fs_write_all(fs, fd, text, (size_t)len, 0);
-    if (rc == 0)
-        rc = fs->sync(fs->ctx, fd);
-    int closed = fs->close(fs->ctx, fd);
-    if (rc == 0)
-        rc = closed;
-    if (rc == 0)
-        rc = fs->rename(fs->ctx, fresh, path);
-    return rc == 0 ? fs->sync_dir(fs->ctx, dir) : rc;
-}
-
 int window_clock_save(const struct fsops *fs, const char *dir, struct errbuf *err)
 {
     struct window_clock_now now = read_clocks(fs);
@@ -162,9 +136,17 @@ int window_clock_save(const struct fsops *fs, const char *dir, struct errbuf *er
     note.ahead_unix_us = now.boot_us + note.ahead_boot_us - now.unix_us;
     memcpy(note.boot, now.boot, sizeof(note.boot));
     if (is_noted && strcmp(noted.boot, note.boot) == 0 && noted.ahead_boot_us == note.ahead_boot_us &&
-        distance(noted.ahead_unix_us, note.ahead_unix_us) < STEP_US)
+        llabs(noted.ahead_unix_us - note.ahead_unix_us) < STEP_US)
         return 0;
-    int rc = write_note(fs, dir, &note);
+    char text[WINDOW_CLOCK_MAX];
+    struct path path, fresh;
+    TRY(path_format(&path, err, "%s/" WINDOW_CLOCK_NAME, dir));
+    TRY(path_format(&fresh, err, "%s/" WINDOW_CLOCK_NAME ".new", dir));
+    int rc = fs_write_file(fs, fresh.text, text, (size_t)window_clock_format(&note, text));
+    if (rc == 0)
+        rc = fs->rename(fs->ctx, fresh.text, path.text);
+    if (rc == 0)
+        rc = fs->sync_dir(fs->ctx, dir);
     if (rc != 0) {
         errbuf_set(err, "cannot write the clock file, %s/" WINDOW_CLOCK_NAME ": %s", dir, strerror(-rc));
         return rc;

@@ -1,5 +1,5 @@
 /* Features of BF.* beyond RedisBloom: plans, statistics from the bits, reported false positives, missing filters
- * told from filters without an item, adds that do not create. */
+ * told from filters without an item, adds that do not create; and names and items of any bytes. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdio.h>
@@ -301,4 +301,14 @@ DAEMON_TEST(the_daemon, bf_more, restored_filters_with_a_time_to_live)
     expect(client, "+OK", "RESTORE h 1 %b ABSTTL REPLACE", dump->str, dump->len);
     expect(client, ":0", "EXISTS h");
     freeReplyObject(dump);
+}
+
+/* Items and names are bytes. */
+DAEMON_TEST(the_daemon, bf_more, items_and_names_are_bytes)
+{
+    expect(client, ":1", "BF.ADD %b %b", "n\0\xff", (size_t)3, "\0\r\n\xfe", (size_t)4);
+    expect(client, ":1", "BF.EXISTS %b %b", "n\0\xff", (size_t)3, "\0\r\n\xfe", (size_t)4);
+    expect(client, ":0", "BF.EXISTS %b %b", "n\0\xff", (size_t)3, "\0\r\n", (size_t)3);
+    expect(client, ":1", "BF.ADD %b %b", "", (size_t)0, "", (size_t)0);
+    expect(client, ":1", "BF.EXISTS %b %b", "", (size_t)0, "", (size_t)0);
 }

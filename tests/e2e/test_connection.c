@@ -29,35 +29,6 @@ static void ask(struct wire *wire, const char *expected, const char *command)
     cr_assert_str_eq(reply, expected, "%s: '%s' instead of '%s'", command, reply, expected);
 }
 
-/* The simplest exchange, through a real client library. */
-CLIENT_TEST(the_daemon, connection, answers_ping_and_echo)
-{
-    expect(client, "+PONG", "PING");
-    expect(client, "\"hello\"", "PING hello");
-    expect(client, "\"a\\x00\\xff\\x0d\\x0a\"", "ECHO %b", "a\0\xff\r\n", (size_t)5);
-    expect(client, "-ERR wrong number of arguments for 'echo' command", "ECHO");
-    expect(client, "-ERR unknown command 'NOSUCH', with args beginning with: 'a' ", "NOSUCH a");
-    expect(client, "+PONG", "PING");
-}
-
-/* HELLO changes the version of the protocol, and with it the form of a boolean. */
-DAEMON_TEST(the_daemon, connection, hello_switches_the_protocol)
-{
-    const char *reply;
-
-    struct wire wire = wire_to(the_daemon.port);
-    ask(&wire, ":1", "BF.ADD f a");
-    reply = wire_ask(&wire, "HELLO 3");
-    cr_assert_eq(reply[0], '{', "%s", reply);
-    cr_assert_not_null(strstr(reply, "\"proto\"::3"), "%s", reply);
-    ask(&wire, "#f", "BF.ADD f a");
-    ask(&wire, "[#t,#f]", "BF.MADD f b b");
-    reply = wire_ask(&wire, "HELLO 2");
-    cr_assert_not_null(strstr(reply, "\"proto\",:2"), "%s", reply);
-    ask(&wire, ":0", "BF.ADD f a");
-    ask(&wire, "-NOPROTO unsupported protocol version", "HELLO 4");
-}
-
 /* Replies come in the order of the commands, in pipelines of any size. */
 CLIENT_TEST(the_daemon, connection, a_pipeline_is_answered_in_order)
 {
@@ -84,31 +55,6 @@ CLIENT_TEST(the_daemon, connection, a_pipeline_is_answered_in_order)
         }
         freeReplyObject(reply);
     }
-}
-
-/* A command cut into single bytes, each in its own packet. */
-DAEMON_TEST(the_daemon, connection, a_command_may_come_byte_by_byte)
-{
-    const char command[] = "*3\r\n$6\r\nBF.ADD\r\n$1\r\nf\r\n$4\r\nitem\r\n";
-
-    struct wire wire = wire_to(the_daemon.port);
-    for (size_t i = 0; i < sizeof(command) - 1; i++)
-        cr_assert(wire_send(&wire, command + i, 1));
-    cr_assert_str_eq(wire_text(&wire), ":1");
-}
-
-/* QUIT answers, then the connection ends; commands sent after it are not executed. */
-DAEMON_TEST(the_daemon, connection, quit_answers_and_closes)
-{
-
-    struct wire wire = wire_to(the_daemon.port);
-    cr_assert(wire_send_text(&wire, "PING\r\nQUIT\r\nBF.ADD f behind\r\n"));
-    cr_assert_str_eq(wire_text(&wire), "+PONG");
-    cr_assert_str_eq(wire_text(&wire), "+OK");
-    cr_assert(wire_closes(&wire, WIRE_PATIENCE_MS));
-    wire_close(&wire);
-    wire_open(&wire, the_daemon.port);
-    ask(&wire, ":0", "EXISTS f");
 }
 
 /* Input that violates the protocol gets one error and the end; other clients notice nothing. */

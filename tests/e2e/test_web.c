@@ -130,19 +130,6 @@ CLIENT_TEST(the_daemon, web, probes_are_answered_beside_slow_downloads)
     wait_until(status_of("/metrics", "") == 200);
 }
 
-/* Without a password, a foreign page in a browser of this machine gets nothing: it comes under its own name. */
-CLIENT_TEST(the_daemon, web, protected_mode_serves_own_names_only)
-{
-    cr_assert_eq(raw_status("GET /metrics HTTP/1.1\r\nHost: 127.0.0.1:9379\r\n\r\n"), 200);
-    cr_assert_eq(raw_status("GET /metrics HTTP/1.1\r\nHost: [::1]:9379\r\n\r\n"), 200);
-    cr_assert_eq(raw_status("GET /metrics HTTP/1.1\r\nHost: LocalHost:80\r\n\r\n"), 200);
-    cr_assert_eq(raw_status("GET /metrics HTTP/1.1\r\nHost: localhost.evil.example\r\n\r\n"), 403);
-    cr_assert_eq(raw_status("GET /metrics HTTP/1.1\r\nHost: evil.example:9379\r\n\r\n"), 403);
-    cr_assert_eq(raw_status("GET /readyz HTTP/1.1\r\nHost: evil.example:9379\r\n\r\n"), 200);
-    expect(client, "+OK", "CONFIG SET protected-mode no");
-    cr_assert_eq(raw_status("GET /metrics HTTP/1.1\r\nHost: some.name:9379\r\n\r\n"), 200);
-}
-
 /* Every reply restricts browsers to resources of this server. */
 DAEMON_TEST(the_daemon, web, replies_forbid_what_the_page_does_not_need)
 {
@@ -244,18 +231,6 @@ DAEMON_TEST(the_daemon, web, half_closed_connections_get_their_reply)
     http_read(fd, &reply);
     cr_assert_eq(reply.status, 200);
     cr_assert(strstr(reply.body, "\"total\":0"), "%s", reply.body);
-    http_free(&reply);
-}
-
-/* A HEAD has the headers of the GET and no body. */
-DAEMON_TEST(the_daemon, web, head_has_no_body)
-{
-    struct http_reply reply;
-    const char *request = "HEAD /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n";
-    http_ask(the_daemon.web_port, request, strlen(request), &reply);
-    cr_assert_eq(reply.status, 200);
-    cr_assert_eq(reply.len, 0);
-    cr_assert(strstr(reply.headers, "\r\nContent-Length: ") && !strstr(reply.headers, "\r\nContent-Length: 0"));
     http_free(&reply);
 }
 

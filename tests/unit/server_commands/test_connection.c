@@ -33,23 +33,6 @@ static bool authenticated(void)
 
 /* ---- HELLO, AUTH, RESET ---- */
 
-Test(connection, hello_introduces_the_server_in_the_version_asked_for)
-{
-    char expected[512];
-
-    snprintf(
-        expected, sizeof(expected),
-        "%%7\r\n$6\r\nserver\r\n$5\r\nredis\r\n$7\r\nversion\r\n$5\r\n8.0.2\r\n$5\r\nproto\r\n:3\r\n$2\r\nid\r\n:%d\r\n"
-        "$4\r\nmode\r\n$10\r\nstandalone\r\n$4\r\nrole\r\n$6\r\nmaster\r\n$7\r\nmodules\r\n*1\r\n%%4\r\n$4\r\nname\r\n"
-        "$2\r\nbf\r\n$3\r\nver\r\n:80800\r\n$4\r\npath\r\n$0\r\n\r\n$4\r\nargs\r\n*0\r\n",
-        (int)h.session.id);
-    cr_expect_str_eq(CALL("HELLO", "3"), expected);
-    cr_expect_eq(atomic_load(&h.session.resp), 3);
-    cr_expect_str_eq(CALL("HELLO"), expected, "the version stays");
-    cr_expect_eq(strncmp(CALL("HELLO", "2"), "*14\r\n", 5), 0);
-    cr_expect_eq(atomic_load(&h.session.resp), 2);
-}
-
 /* An error in any option leaves version, name and authentication as they were. */
 Test(connection, hello_that_fails_changes_nothing)
 {
@@ -105,23 +88,6 @@ Test(connection, reset_undoes_authentication_name_and_version)
     cr_expect_eq(atomic_load(&h.session.resp), 2);
 }
 
-Test(connection, quit_closes_after_the_reply)
-{
-    cr_expect_not(h.session.close_after_reply);
-    cr_expect_str_eq(CALL("QUIT", "now"), "+OK\r\n");
-    cr_expect(h.session.close_after_reply);
-}
-
-Test(connection, echoed_bytes_are_returned_whatever_they_are)
-{
-    struct slice echo[] = {{"ECHO", 4}, {"a\0\r\n$3", 6}};
-    size_t len;
-    const char *reply = harness_run(&h, echo, 2, &len);
-
-    cr_expect_eq(len, 12);
-    cr_expect_eq(memcmp(reply, "$6\r\na\0\r\n$3\r\n", 12), 0);
-}
-
 /* Errors contain words of the client; they must not break the framing. */
 Test(connection, errors_that_repeat_a_word_stay_one_line)
 {
@@ -167,16 +133,6 @@ Test(connection, client_list_is_a_text_of_lines_made_off_the_loop)
     sessions_remove(h.server->clients.sessions, &other);
 }
 
-Test(connection, client_info_is_one_line)
-{
-    const char *reply = CALL("CLIENT", "INFO");
-    const char *text = strchr(reply, '\n') + 1;
-
-    cr_expect_eq(strncmp(text, "id=", 3), 0);
-    cr_expect_str_eq(strchr(text, '\n'), "\n\r\n");
-    cr_expect_not_null(strstr(text, "cmd=client|info"));
-}
-
 /* ---- CONFIG ---- */
 
 Test(settings, several_are_set_together_or_not_at_all)
@@ -193,20 +149,6 @@ Test(settings, several_are_set_together_or_not_at_all)
     cr_expect_str_eq(CALL("CONFIG", "SET", "timeout", "61", "maxclients"), "-ERR syntax error\r\n");
     cr_expect_eq(server_config(h.server)->network.timeout, 60);
     cr_expect_eq(server_config(h.server)->network.maxclients, 77);
-}
-
-Test(settings, a_new_limit_of_memory_holds_at_once)
-{
-    struct bloom_params params = {.capacity = 1000000, .error_rate = 0.01, .expansion = 2};
-    struct bloom_class *class;
-    struct entry *entry;
-    struct errbuf err;
-
-    cr_expect_str_eq(CALL("CONFIG", "SET", "maxmemory", "100kb"), "+OK\r\n");
-    cr_assert_eq(bloom_class_get(h.server->pool, &params, NULL, &class, &err), 0);
-    cr_expect_eq(registry_create_filter(h.server->registry, (struct slice){"f", 1}, 0, class, &entry, &err),
-                 REGISTRY_LIMIT);
-    bloom_class_release(class);
 }
 
 Test(settings, several_patterns_name_each_setting_once)
@@ -230,19 +172,6 @@ Test(settings, patterns_beyond_the_limit_are_refused)
     cr_expect_eq(CALL("CONFIG", "GET", pattern)[0], '-');
     pattern[sizeof(pattern) - 2] = '\0';
     cr_expect_eq(CALL("CONFIG", "GET", pattern)[0], '*');
-}
-
-Test(settings, resetstat_sets_counters_to_zero)
-{
-    struct stats stats;
-
-    stats_add(&counters_main(h.server->stats.counters)->connections_received, 5);
-    counters_sum(h.server->stats.counters, &stats);
-    cr_expect_eq(stats_get(&stats.connections_received), 5);
-    cr_expect_str_eq(CALL("CONFIG", "RESETSTAT"), "+OK\r\n");
-    stats_add(&counters_main(h.server->stats.counters)->connections_received, 2);
-    counters_sum(h.server->stats.counters, &stats);
-    cr_expect_eq(stats_get(&stats.connections_received), 2);
 }
 
 /* ---- COMMAND ---- */
@@ -412,50 +341,6 @@ static const char *field(const char *text, const char *name)
     return value;
 }
 
-Test(info, fields_have_the_values_of_the_server)
-{
-    struct bloom_params params = {.capacity = 100000, .error_rate = 0.01, .expansion = 2};
-    struct bloom_class *class;
-    struct entry *entry;
-    struct errbuf err;
-    const char *text;
-
-    cr_assert_eq(bloom_class_get(h.server->pool, &params, NULL, &class, &err), 0);
-    cr_assert_eq(registry_create_filter(h.server->registry, (struct slice){"f", 1}, 0, class, &entry, &err),
-                 REGISTRY_OK);
-    cr_assert_eq(registry_create_quarantined(h.server->registry, (struct slice){"q", 1}, 77, "for the test"),
-                 REGISTRY_OK);
-    bloom_class_release(class);
-    stats_add(&counters_main(h.server->stats.counters)->items_added, 12345);
-    stats_add(&counters_main(h.server->stats.counters)->calls[command_find((struct slice){"bf.reserve", 10})], 3);
-    stats_add(&counters_main(h.server->stats.counters)->time_ns[command_find((struct slice){"bf.reserve", 10})], 7500);
-    atomic_store(&counters_main(h.server->stats.counters)->commands_per_sec, 678);
-    strcpy(h.server->process.run_id, "0123456789012345678901234567890123456789");
-
-    text = CALL("INFO", "server", "clients", "memory", "STATS", "cpu", "replication", "commandstats", "bf", "keyspace");
-    cr_expect_eq(h.deferred, 1);
-    cr_expect_str_eq(field(text, "redis_version"), "8.0.2");
-    cr_expect_str_eq(field(text, "redis_mode"), "standalone");
-    cr_expect_not_null(field(text, "bloomery_version"));
-    cr_expect_str_eq(field(text, "tcp_port"), "6379");
-    cr_expect_str_eq(field(text, "run_id"), h.server->process.run_id);
-    cr_expect_str_eq(field(text, "connected_clients"), "1");
-    cr_expect_str_eq(field(text, "maxclients"), "10000");
-    cr_expect_eq(strtoull(field(text, "used_memory"), NULL, 10), memory_used(h.server));
-    cr_expect_gt(strtoull(field(text, "used_memory"), NULL, 10), 100000);
-    cr_expect_gt(strtoull(field(text, "used_memory_rss"), NULL, 10), 500000);
-    cr_expect_str_eq(field(text, "maxmemory_human"), "0B");
-    cr_expect_str_eq(field(text, "instantaneous_ops_per_sec"), "678");
-    cr_expect_str_eq(field(text, "role"), "master");
-    cr_expect_str_eq(field(text, "bf_filters"), "2");
-    cr_expect_str_eq(field(text, "bf_quarantined_filters"), "1");
-    cr_expect_str_eq(field(text, "bf_items_added"), "12345");
-    cr_expect_str_eq(field(text, "db0"), "keys=2,expires=0,avg_ttl=0,subexpiry=0");
-    cr_expect_str_eq(field(text, "cmdstat_bf.reserve"),
-                     "calls=3,usec=7,usec_per_call=2.50,rejected_calls=0,failed_calls=0");
-    cr_expect_null(field(text, "cmdstat_bf.add"), "never called");
-}
-
 Test(info, bytes_are_given_for_people_as_well)
 {
     static const struct {
@@ -466,15 +351,4 @@ Test(info, bytes_are_given_for_people_as_well)
         cr_expect_str_eq(CALL("CONFIG", "SET", "maxmemory", cases[i].bytes), "+OK\r\n");
         cr_expect_str_eq(field(CALL("INFO", "memory"), "maxmemory_human"), cases[i].human);
     }
-}
-
-Test(info, sections_come_once_in_a_fixed_order_each_with_its_title)
-{
-    const char *text = CALL("INFO", "keyspace", "nosuch", "clients", "keyspace");
-    const char *title = strstr(text, "# Keyspace\r\n");
-
-    cr_expect_not_null(strstr(text, "\r\n# Clients\r\n"));
-    cr_expect_gt(title, strstr(text, "# Clients"));
-    cr_expect_null(strstr(title + 1, "# Keyspace"));
-    cr_expect_eq(strncmp(title - 4, "\r\n\r\n", 4), 0, "an empty line between sections");
 }

@@ -256,25 +256,6 @@ Test(web, a_head_has_the_length_of_the_body_that_is_left_out)
     }
 }
 
-Test(web, nothing_can_be_changed_or_sent)
-{
-    static const struct {
-        const char *request;
-        int status;
-    } cases[] = {{"POST / HTTP/1.0\r\n\r\n", 405},
-                 {"DELETE /api/filter?key=66 HTTP/1.0\r\n\r\n", 405},
-                 {"GET / HTTP/1.0\r\nContent-Length: 3\r\n\r\nabc", 413},
-                 {"GET / HTTP/1.0\r\nContent-Length: 0\r\n\r\n", 200},
-                 {"GET / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n", 413},
-                 {"GET\r\n\r\n", 400},
-                 {"\x16\x03\x01\x02\r\n\r\n", 400}};
-    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        char *reply = ask_and_read(cases[i].request, true);
-        cr_assert_eq(strstr(reply, "\r\nAllow: GET, HEAD\r\n") != NULL, cases[i].status == 405);
-        expect_status(reply, cases[i].status, cases[i].request);
-    }
-}
-
 Test(web, it_is_ready_when_the_filters_are_loaded)
 {
     expect_status(get("/readyz"), 200, "loaded");

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "bf_valkey.h"
 #include "bloom_layout.h"
 #include "bloom_state.h"
 #include "bloom_window.h"
@@ -19,7 +20,8 @@ struct view {
     unsigned nlayers;
     struct bloom_layer_view *layers; /* nlayers */
     struct bloom_state *layer_states;
-    bool evicted;                     /* its bits are not in memory */
+    bool evicted; /* its bits are not in memory */
+    const struct bf_choice *choice;
     struct bloom_window_state window; /* valid if it is one */
 };
 
@@ -30,6 +32,7 @@ struct field {
     bool needs_bits;
     bool of_window; /* FULL has it for windows only */
     bool of_keyed;  /* FULL has it for KEYED filters only */
+    bool of_scaled; /* only filters with a tightening ratio that scale have it */
 };
 
 /* ---- fields ---- */
@@ -48,7 +51,14 @@ struct field {
     }
 
 COUNTED(capacity, bloom_filter_capacity(view->filter))
-COUNTED(size, bloom_filter_memory(view->filter))
+static bool has_seed(const struct view *view)
+{
+    return bloom_params_have_seed(bloom_filter_params(view->filter));
+}
+
+COUNTED(size, view->choice->valkey &&has_seed(view) ? bf_valkey_size(view->filter) : bloom_filter_memory(view->filter))
+REAL(tightening, bloom_filter_params(view->filter)->tightening)
+COUNTED(most, bf_valkey_most(bloom_filter_params(view->filter), view->choice->limit))
 COUNTED(filters, bloom_filter_nlayers(view->filter))
 COUNTED(items, bloom_filter_items(view->filter))
 
@@ -243,8 +253,17 @@ static void field_key(const struct bf_out *out, const struct view *view)
         out->ops->null(out->ctx);
 }
 
-/* The first DEFAULT_FIELDS are RedisBloom's, in its order. */
+/* The first VALKEY_FIELDS are valkey-bloom's, in its order; those from SCALED_FIELDS on only filters that scale have.
+ * The next DEFAULT_FIELDS are RedisBloom's. */
 static const struct field fields[] = {
+    {"CAPACITY", "Capacity", field_capacity, false},
+    {"SIZE", "Size", field_size, false},
+    {"FILTERS", "Number of filters", field_filters, false},
+    {"ITEMS", "Number of items inserted", field_items, false},
+    {"ERROR", "Error rate", field_error, false},
+    {"EXPANSION", "Expansion rate", field_expansion, false},
+    {"TIGHTENING", "Tightening ratio", field_tightening, .of_scaled = true},
+    {"MAXSCALEDCAPACITY", "Max scaled capacity", field_most, .of_scaled = true},
     {"CAPACITY", "Capacity", field_capacity, false},
     {"SIZE", "Size", field_size, false},
     {"FILTERS", "Number of filters", field_filters, false},
@@ -271,32 +290,54 @@ static const struct field fields[] = {
     {"RING", "Ring", field_ring, true, true},
     {"KEY", "Key", field_key, .of_keyed = true},
     {"LAYERS", "Layers", field_layers, true},
+    {"TIGHTENING", "Tightening ratio", field_tightening, .of_scaled = true},
+    {"MAXSCALEDCAPACITY", "Max scaled capacity", field_most, .of_scaled = true},
 };
 #define FIELDS         (sizeof(fields) / sizeof(fields[0]))
+#define VALKEY_FIELDS  8
 #define DEFAULT_FIELDS 5
 
 bool bf_read_info(const struct bf_args *args, struct bf_choice *choice_out, struct errbuf *error)
 {
-    if (args->argc < 2 || args->argc > 3) {
-        errbuf_set(error, "ERR wrong number of arguments for '%s' command", args->name);
-        return false;
-    }
-    if (args->argc == 2) {
-        *choice_out = (struct bf_choice){.n = DEFAULT_FIELDS};
+    size_t first = args->valkey ? 0 : VALKEY_FIELDS;
+    *choice_out =
+        (struct bf_choice){.valkey = args->valkey, .first = first, .n = args->valkey ? VALKEY_FIELDS : DEFAULT_FIELDS};
+    if (args->argc < 2 || args->argc > 3)
+        return bf_wrong_arity(args, error);
+    if (args->argc == 2)
         return true;
-    }
     if (slice_is(bf_arg(args, 2), "FULL")) {
-        *choice_out = (struct bf_choice){.n = FIELDS, .needs_bits = true};
+        choice_out->first = VALKEY_FIELDS;
+        choice_out->n = FIELDS - VALKEY_FIELDS;
+        choice_out->needs_bits = true;
         return true;
     }
-    for (size_t i = 0; i < FIELDS; i++) {
+    for (size_t n = 0; n < FIELDS; n++) {
+        size_t i = (first + n) % FIELDS;
         if (slice_is(bf_arg(args, 2), fields[i].option)) {
-            *choice_out = (struct bf_choice){.first = i, .n = 1, .needs_bits = fields[i].needs_bits};
+            choice_out->first = i;
+            choice_out->n = 1;
+            choice_out->needs_bits = fields[i].needs_bits;
             return true;
         }
     }
-    errbuf_set(error, "Invalid information value");
-    return false;
+    return bf_refuse(error, args->valkey ? "ERR invalid information value" : "Invalid information value");
+}
+
+/* Whether the filter lacks the field, which is none of RedisBloom's. */
+static bool is_none_of(const struct bloom_filter *filter, size_t i)
+{
+    const struct bloom_params *params = bloom_filter_params(filter);
+    return fields[i].of_scaled && !(bloom_params_have_seed(params) && params->expansion);
+}
+
+bool bf_info_has(const struct bloom_filter *filter, const struct bf_choice *choice, struct errbuf *error)
+{
+    bool foreign = choice->first < VALKEY_FIELDS && !choice->valkey; /* its name for a field that has another one */
+    if (choice->n > 1 ||
+        !(is_none_of(filter, choice->first) || (foreign && !bloom_params_have_seed(bloom_filter_params(filter)))))
+        return true;
+    return bf_refuse(error, choice->valkey ? "ERR invalid information value" : "Invalid information value");
 }
 
 static int take_view(struct view *view, const struct bloom_filter *filter, bool needs_bits)
@@ -321,20 +362,23 @@ static int take_view(struct view *view, const struct bloom_filter *filter, bool 
 
 static bool is_left_out(const struct view *view, const struct bf_choice *choice, size_t i)
 {
-    return choice->n > 1 && ((fields[i].of_window && !bloom_filter_forgets(view->filter)) ||
-                             (fields[i].of_keyed && !bloom_filter_params(view->filter)->key));
+    return choice->n > 1 &&
+           (is_none_of(view->filter, i) || (fields[i].of_window && !bloom_filter_forgets(view->filter)) ||
+            (fields[i].of_keyed && !bloom_filter_params(view->filter)->key));
 }
 
 /* A single field is an array of its value in RESP2, a map of one pair in RESP3. */
 static void reply_fields(const struct bf_out *out, const struct view *view, const struct bf_choice *choice)
 {
-    bool names = choice->n > 1 || out->maps;
+    bool names = choice->n > 1 || (out->maps && !choice->valkey);
     size_t n = 0;
     for (size_t i = choice->first; i < choice->first + choice->n; i++)
         n += !is_left_out(view, choice, i);
-    if (names)
+    if (choice->valkey && names)
+        out->ops->array(out->ctx, 2 * n);
+    else if (names)
         out->ops->map(out->ctx, n);
-    else
+    else if (!choice->valkey)
         out->ops->array(out->ctx, 1);
     for (size_t i = choice->first; i < choice->first + choice->n; i++) {
         if (is_left_out(view, choice, i))
@@ -351,7 +395,7 @@ static void reply_fields(const struct bf_out *out, const struct view *view, cons
 int bf_reply_info(const struct bf_out *out, const struct bloom_filter *filter, const struct bf_usage *usage,
                   const struct bf_choice *choice)
 {
-    struct view view = {.usage = usage, .evicted = choice->evicted};
+    struct view view = {.usage = usage, .evicted = choice->evicted, .choice = choice};
     int err = take_view(&view, filter, choice->needs_bits && !choice->evicted);
     if (!err)
         reply_fields(out, &view, choice);
@@ -445,14 +489,15 @@ bool bf_rate_is_off(const struct bloom_filter *filter, struct errbuf *text_out)
     struct bloom_layer_view layer;
     if (params->redisbloom == 0)
         return false;
+    const char *layout = bloom_params_have_seed(params) ? "valkey-bloom" : "RedisBloom";
     bloom_filter_layer(filter, 0, &layer);
     double rate = bloom_shape_rate(&layer.shape, layer.capacity);
     if (rate <= 2 * params->error_rate)
         return false;
     errbuf_set(text_out,
                "a new filter for %" PRIu64
-               " items at the error rate %g will have a rate of about %.2g: RedisBloom's layout "
-               "does not keep low rates in small filters; LAYOUT na does (docs/SIZING.md)",
-               layer.capacity, params->error_rate, rate);
+               " items at the error rate %g will have a rate of about %.2g: %s's layout does "
+               "not keep low rates in small filters; LAYOUT na does (docs/SIZING.md)",
+               layer.capacity, params->error_rate, rate, layout);
     return true;
 }

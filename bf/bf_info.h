@@ -28,10 +28,16 @@ struct bf_choice {
     size_t first, n;
     bool needs_bits; /* a field counts the bits: about 1 ms per 10 MB */
     bool evicted;    /* set by a host: the filter's bits are not in memory, and these fields are null */
+    uint64_t limit;  /* set by a host: the most bytes of a filter; 0: none */
+    bool valkey;     /* in valkey-bloom's form: never a map, a single field without an array around it */
 };
 
-/* BF.INFO key [field|FULL]; without the third word RedisBloom's fields. False: `error` has the text of the reply. */
+/* BF.INFO key [field|FULL]; without the third word RedisBloom's fields, or valkey-bloom's. False: `error` has the text
+ * of the reply. */
 bool bf_read_info(const struct bf_args *args, struct bf_choice *choice_out, struct errbuf *error);
+
+/* Whether the filter has the chosen field, if that is a single one. */
+bool bf_info_has(const struct bloom_filter *filter, const struct bf_choice *choice, struct errbuf *error);
 
 /* Replies with the chosen fields of a filter. A single field is an array of its value where the protocol has no maps.
  * 0, or -ENOMEM with nothing written. */

@@ -1,9 +1,12 @@
 #include "bf_request.h"
 
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "bf_valkey.h"
+#include "bloom_scaling.h"
 #include "bloom_window.h"
 #include "redisbloom.h"
 
@@ -17,7 +20,12 @@ bool bf_refuse(struct errbuf *error, const char *text)
 
 bool bf_wrong_arity(const struct bf_args *args, struct errbuf *error)
 {
-    errbuf_set(error, "ERR wrong number of arguments for '%s' command", args->name);
+    char name[32];
+    size_t i = 0;
+    for (; i + 1 < sizeof(name) && args->name[i]; i++)
+        name[i] = (char)(args->valkey ? toupper((unsigned char)args->name[i]) : args->name[i]);
+    name[i] = '\0';
+    errbuf_set(error, "ERR wrong number of arguments for '%s' command", name);
     return false;
 }
 
@@ -26,7 +34,7 @@ bool bf_wrong_arity(const struct bf_args *args, struct errbuf *error)
 uint64_t bf_max_capacity(const struct bloom_params *params)
 {
     if (params->redisbloom)
-        return redisbloom_max_entries(params);
+        return bloom_first_most(params);
     if (params->window) {
         double rate = params->error_rate / (params->window_parts + 2);
         uint64_t part = bloom_size_max_items(params->expansion ? rate / 2 : rate);
@@ -66,25 +74,9 @@ static bool take_capacity(int64_t capacity, struct bloom_params *params, struct 
 
 static bool read_layout(struct slice value, struct bloom_params *params)
 {
-    if (!slice_is(value, "NA") && !slice_is(value, "REDISBLOOM"))
-        return false;
-    bf_set_layout(params, slice_is(value, "REDISBLOOM"));
-    return true;
-}
-
-void bf_set_layout(struct bloom_params *params, bool redisbloom)
-{
-    unsigned options = REDISBLOOM_DEFAULT | (params->expansion ? 0 : REDISBLOOM_NO_SCALING);
-
-    params->redisbloom = redisbloom ? (uint8_t)options : 0;
-    if (redisbloom && params->error_rate > REDISBLOOM_MAX_RATE)
-        params->error_rate = REDISBLOOM_MAX_RATE;
-}
-
-/* After all options: the layout's own follow from the expansion. */
-static void settle_layout(struct bloom_params *params)
-{
-    bf_set_layout(params, params->redisbloom != 0);
+    bool redisbloom = slice_is(value, "REDISBLOOM"), valkey = slice_is(value, "VALKEY");
+    params->redisbloom = redisbloom ? REDISBLOOM_DEFAULT : valkey ? BLOOM_OPTION_VALKEY : 0;
+    return redisbloom || valkey || slice_is(value, "NA");
 }
 
 static bool read_ttl(const struct bf_args *args, struct slice value, int64_t now_ms, int64_t *expires_ms_out,
@@ -165,9 +157,11 @@ static bool take_window(const struct window_words *words, struct bloom_params *p
     int64_t parts = words->parts ? words->parts : BLOOM_WINDOW_PARTS;
     if (!words->given)
         return (!words->parts && !words->refresh) || bf_refuse(error, "ERR PARTS and REFRESH need WINDOW");
-    if (params->redisbloom && words->layout)
-        return bf_refuse(error,
-                         "ERR a window is kept in Cassandra's layout: WINDOW and LAYOUT redisbloom exclude each other");
+    if (params->redisbloom && words->layout) {
+        errbuf_set(error, "ERR a window is kept in Cassandra's layout: WINDOW and LAYOUT %s exclude each other",
+                   bloom_params_have_seed(params) ? "valkey" : "redisbloom");
+        return false;
+    }
     if (words->by_items && !words->parts && parts > words->length)
         parts = words->length;
     if (words->by_items && parts > words->length) {
@@ -190,9 +184,15 @@ const char *bf_key_text(uint64_t key, char out[BF_KEY_TEXT])
     return out;
 }
 
-static void take_key(bool keyed, const struct bf_defaults *defaults, struct bloom_params *params)
+/* A layout with a seed has a secret of its own. */
+static bool take_key(bool *keyed, const struct bf_defaults *defaults, struct bloom_params *params, struct errbuf *error)
 {
-    params->key = keyed ? defaults->key : 0;
+    bool seeded = bloom_params_have_seed(params);
+    if (*keyed && seeded && !defaults->keyed)
+        return bf_refuse(error, "ERR a filter of LAYOUT valkey cannot be KEYED: its seed is its key");
+    *keyed &= !seeded;
+    params->key = *keyed ? defaults->key : 0;
+    return true;
 }
 
 /* ---- BF.RESERVE, BF.PLAN ---- */
@@ -236,7 +236,7 @@ static bool read_options(const struct bf_args *args, size_t first, const struct 
             expansion_given = true;
         } else if (slice_is(word, "LAYOUT")) {
             if (!has_value || !read_layout(bf_arg(args, ++i), params))
-                return bf_refuse(error, "ERR LAYOUT takes na or redisbloom");
+                return bf_refuse(error, "ERR LAYOUT takes na, redisbloom or valkey");
             window.layout = true;
         } else if (slice_is(word, other->word)) {
             if (!has_value)
@@ -251,10 +251,7 @@ static bool read_options(const struct bf_args *args, size_t first, const struct 
         return bf_refuse(error, "Nonscaling filters cannot expand");
     if (fixed)
         params->expansion = 0;
-    if (!take_window(&window, params, error))
-        return false;
-    settle_layout(params);
-    return true;
+    return take_window(&window, params, error);
 }
 
 /* Argument `first` is the rate, the next one the capacity, then come the options. */
@@ -293,7 +290,9 @@ static bool too_many_args(const struct bf_args *args)
 /* For a command that has its own rate and capacity. */
 static struct bloom_params new_params(const struct bf_defaults *defaults)
 {
-    return (struct bloom_params){.expansion = defaults->params.expansion, .redisbloom = defaults->params.redisbloom};
+    return (struct bloom_params){.expansion = defaults->params.expansion,
+                                 .redisbloom = defaults->params.redisbloom,
+                                 .tightening = defaults->tightening};
 }
 
 bool bf_read_reserve(const struct bf_args *args, const struct bf_defaults *defaults, struct bf_reserve *out,
@@ -308,13 +307,22 @@ bool bf_read_reserve(const struct bf_args *args, const struct bf_defaults *defau
                                  &ttl,
                                  .windows = true,
                                  .keyed = &out->keyed};
+    const struct bf_valkey_words none = {0};
     *out = (struct bf_reserve){.params = new_params(defaults), .keyed = defaults->keyed};
-    if (args->argc < 4 || too_many_args(args))
+    if (args->valkey && !bf_valkey_has_ours(args, 4)) {
+        bool fixed = false;
+        if (!bf_valkey_reserve(args, &out->params, &fixed, error))
+            return false;
+        out->params.expansion = fixed ? 0 : out->params.expansion;
+    } else if (args->argc < 4 || too_many_args(args)) {
         return bf_wrong_arity(args, error);
-    if (!read_params(args, 2, &other, &out->params, error))
+    } else if (!read_params(args, 2, &other, &out->params, error)) {
         return false;
-    take_key(out->keyed, defaults, &out->params);
-    return true;
+    }
+    if (!bf_valkey_settle(&out->params, defaults, &none, &out->fresh_seed, error))
+        return false;
+    out->refused = bf_valkey_refusal(args, &out->params, defaults);
+    return take_key(&out->keyed, defaults, &out->params, error);
 }
 
 static bool items_option(const struct bf_args *args, struct slice value, void *into, struct errbuf *error)
@@ -343,7 +351,10 @@ bool bf_read_plan(const struct bf_args *args, const struct bf_defaults *defaults
     double rate; /* RedisBloom's words for BF.RESERVE do not say that the order may be wrong */
     if (slice_to_double(bf_arg(args, 1), &rate) && !(rate > 0 && rate < 1))
         return bf_refuse(error, "ERR the error rate must be above 0 and below 1, and comes first: BF.PLAN 0.01 1000");
-    return read_params(args, 1, &other, &out->params, error);
+    const struct bf_valkey_words none = {0};
+    bool fresh;
+    return read_params(args, 1, &other, &out->params, error) &&
+           bf_valkey_settle(&out->params, defaults, &none, &fresh, error);
 }
 
 /* ---- BF.INSERT ---- */
@@ -377,7 +388,8 @@ static bool size_option(struct slice option, struct slice value, struct bf_inser
 
 /* The options up to ITEMS. */
 static bool insert_options(const struct bf_args *args, const struct bf_defaults *defaults, struct bf_insert *out,
-                           bool *fixed_out, struct window_words *window, struct errbuf *error)
+                           bool *fixed_out, struct window_words *window, struct bf_valkey_words *words,
+                           struct errbuf *error)
 {
     for (size_t i = 2; i < args->argc; i++) {
         struct slice word = bf_arg(args, i);
@@ -408,28 +420,40 @@ static bool insert_options(const struct bf_args *args, const struct bf_defaults 
             if (!size_option(word, bf_arg(args, ++i), out, error))
                 return false;
             window->layout |= slice_is(word, "LAYOUT");
-        } else if (!window_option(args, &i, window, error)) {
+        } else if (!bf_valkey_option(args, &i, &out->params, words, error) &&
+                   (error->text[0] || !window_option(args, &i, window, error))) {
             return error->text[0] ? false : bf_refuse(error, "Unknown argument received");
         }
     }
-    return bf_wrong_arity(args, error);
+    out->first_item = args->argc;
+    return args->valkey || words->given || bf_wrong_arity(args, error);
 }
 
 bool bf_read_insert(const struct bf_args *args, const struct bf_defaults *defaults, struct bf_insert *out,
                     struct errbuf *error)
 {
     struct window_words window = {0};
+    struct bf_valkey_words words = {0};
     bool fixed = false;
     *out = (struct bf_insert){.params = defaults->params, .keyed = defaults->keyed};
-    if (!insert_options(args, defaults, out, &fixed, &window, error))
+    out->params.tightening = defaults->tightening;
+    if (!(args->valkey && !bf_valkey_has_ours(args, 2)
+              ? bf_valkey_insert(args, out, &words, &fixed, error)
+              : insert_options(args, defaults, out, &fixed, &window, &words, error)))
         return false;
     if (fixed)
         out->params.expansion = 0;
+    if (words.given && !window.layout) /* which only one layout has */
+        out->params.redisbloom = BLOOM_OPTION_VALKEY;
     if (!take_window(&window, &out->params, error))
         return false;
     out->sized |= window.given;
-    settle_layout(&out->params);
-    take_key(out->keyed, defaults, &out->params);
+    if (!bf_valkey_settle(&out->params, defaults, &words, &out->fresh_seed, error) ||
+        !take_key(&out->keyed, defaults, &out->params, error))
+        return false;
+    out->refused = bf_valkey_refusal(args, &out->params, defaults);
+    if (out->refused)
+        return true;
     uint64_t most = bf_max_capacity(&out->params);
     if (out->params.capacity > most)
         return bf_refuse(error, most ? "Bad capacity" : "Bad error rate");
@@ -447,7 +471,7 @@ size_t bf_first_item(const struct bf_args *args, struct slice *owner_out)
             *owner_out = next;
         i += slice_is(word, "WINDOW") && slice_is(next, "ITEMS") ? 3 : owner ? 2 : 1;
     }
-    return i + 1;
+    return i < args->argc ? i + 1 : args->argc;
 }
 
 bool bf_claim_hashes(const struct bloom_filter *filter, struct slice owner, struct slice item,

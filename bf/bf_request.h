@@ -1,7 +1,8 @@
 /* bf_request: turns the arguments of a BF.* command into a request, or into the text of the error reply.
  *
  * Options and errors are RedisBloom's where it has them (some of its errors begin with no code; clients know the
- * texts). This library knows no filter by name: the host looks filters up.
+ * texts), or, if a host asks for that, valkey-bloom's (bf_valkey.h). This library knows no filter by name: the host
+ * looks filters up.
  *
  * Thread: any. */
 #ifndef BLOOMERY_BF_REQUEST_H
@@ -21,6 +22,7 @@ struct bf_args {
     struct slice (*at)(const void *ctx, size_t i); /* i < argc */
     const void *ctx;
     const char *name; /* the command's name in errors about the number of arguments: "bf.insert" */
+    bool valkey;      /* under valkey-bloom's contract */
 };
 
 static inline struct slice bf_arg(const struct bf_args *args, size_t i)
@@ -34,7 +36,23 @@ struct bf_defaults {
     int64_t now_ms;             /* Unix time, for a TTL */
     bool keyed;                 /* new filters are KEYED */
     uint64_t key;               /* for new KEYED filters; 0: none yet */
+    double tightening;          /* for LAYOUT valkey */
+    bool fixed_seed;            /* likewise: filters get valkey_fixed_seed */
+    bool fresh_seed;            /* `params` lack a seed: bf_draw_seed() */
+    uint64_t limit;             /* bytes of a filter; 0: none */
 };
+
+/* Completes the defaults: new filters are in this layout, unless a command says otherwise. */
+void bf_defaults_take(struct bf_defaults *defaults, enum bloom_variant layout);
+
+/* The options that only valkey-bloom has. */
+struct bf_valkey_words {
+    bool given, seed;  /* one of them; SEED */
+    uint64_t scale_to; /* VALIDATESCALETO; 0: not given */
+};
+
+/* Before a filter with these parameters is made: gives them a random seed if `fresh`. */
+void bf_draw_seed(struct bloom_params *params, bool fresh);
 
 /* The id of a key as text, which is in `out`. */
 #define BF_KEY_TEXT 17
@@ -46,12 +64,14 @@ bool bf_wrong_arity(const struct bf_args *args, struct errbuf *error);
 
 /* All functions below: true, and *out is filled; or false, and `error` has the whole text of the reply. */
 
-/* BF.RESERVE key rate capacity [EXPANSION n] [NONSCALING] [LAYOUT na|redisbloom] [TTL seconds]
+/* BF.RESERVE key rate capacity [EXPANSION n] [NONSCALING] [LAYOUT na|redisbloom|valkey] [TTL seconds]
  * [WINDOW seconds|ITEMS n [PARTS n] [REFRESH]] [KEYED] */
 struct bf_reserve {
     struct bloom_params params;
-    bool keyed;         /* without a key in the params: one must be made first */
-    int64_t expires_ms; /* Unix time; 0: never */
+    bool keyed;          /* without a key in the params: one must be made first */
+    bool fresh_seed;     /* bf_draw_seed() */
+    int64_t expires_ms;  /* Unix time; 0: never */
+    const char *refused; /* the error if there is no filter yet; NULL: it is created */
 };
 bool bf_read_reserve(const struct bf_args *args, const struct bf_defaults *defaults, struct bf_reserve *out,
                      struct errbuf *error);
@@ -65,15 +85,18 @@ struct bf_plan {
 bool bf_read_plan(const struct bf_args *args, const struct bf_defaults *defaults, struct bf_plan *out,
                   struct errbuf *error);
 
-/* BF.INSERT key [CAPACITY n] [ERROR rate] [EXPANSION n] [LAYOUT na|redisbloom] [NOCREATE] [NONSCALING] [TTL seconds]
- * [WINDOW seconds|ITEMS n [PARTS n] [REFRESH]] [KEYED] [OWNER id] ITEMS item ... */
+/* BF.INSERT key [CAPACITY n] [ERROR rate] [EXPANSION n] [LAYOUT na|redisbloom|valkey] [NOCREATE] [NONSCALING]
+ * [TTL seconds] [WINDOW seconds|ITEMS n [PARTS n] [REFRESH]] [KEYED] [OWNER id] [SEED seed]
+ * [TIGHTENING ratio] [VALIDATESCALETO capacity] [ITEMS item ...]. Items may be left out under valkey-bloom's contract,
+ * and with an option that only it has. */
 struct bf_insert {
     struct bloom_params params; /* of a filter that the command creates */
-    bool keyed;                 /* as in struct bf_reserve */
+    bool keyed, fresh_seed;     /* as in struct bf_reserve */
     int64_t expires_ms;         /* likewise; 0: never */
+    const char *refused;        /* likewise */
     bool no_create;
     bool sized;        /* the command has CAPACITY, ERROR or WINDOW */
-    size_t first_item; /* index of the first item among the arguments */
+    size_t first_item; /* index of the first item among the arguments; their number: there is none */
 };
 bool bf_read_insert(const struct bf_args *args, const struct bf_defaults *defaults, struct bf_insert *out,
                     struct errbuf *error);
@@ -124,9 +147,10 @@ size_t bf_first_item(const struct bf_args *args, struct slice *owner_out);
 bool bf_claim_hashes(const struct bloom_filter *filter, struct slice owner, struct slice item,
                      struct bloom_hash hash_out[2], struct slice *mark_out);
 
-/* Gives a new filter RedisBloom's layout, or Cassandra's, once its rate and expansion are set. RedisBloom takes no
- * higher rate than REDISBLOOM_MAX_RATE. */
-void bf_set_layout(struct bloom_params *params, bool redisbloom);
+/* Gives a new filter this layout: BLOOM_NA, BLOOM_REDISBLOOM or BLOOM_VALKEY, once its rate, expansion and tightening
+ * ratio are set; the last one only remains if the layout has one. RedisBloom takes no higher rate than
+ * REDISBLOOM_MAX_RATE. */
+void bf_set_layout(struct bloom_params *params, enum bloom_variant layout);
 
 /* The largest capacity of a first layer with this rate; 0 if the rate is impossible. */
 uint64_t bf_max_capacity(const struct bloom_params *params);

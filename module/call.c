@@ -19,7 +19,7 @@ static struct slice arg_at(const void *ctx, size_t i)
 
 struct bf_args call_args(const struct call *call)
 {
-    return (struct bf_args){(size_t)call->argc, arg_at, call, call->name};
+    return (struct bf_args){(size_t)call->argc, arg_at, call, call->name, settings.take_over == TAKE_VALKEY};
 }
 
 /* ---- replies ---- */
@@ -260,7 +260,7 @@ struct bf_defaults call_defaults(const struct call *call)
 {
     struct bf_defaults defaults = settings_defaults();
     if (settings.take_over == TAKE_REDISBLOOM && settings.layout != LAYOUT_REDISBLOOM && call_must_obey(call))
-        bf_set_layout(&defaults.params, true);
+        bf_defaults_take(&defaults, BLOOM_REDISBLOOM);
     return defaults;
 }
 

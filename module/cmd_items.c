@@ -109,6 +109,7 @@ HANDLER(cmd_bf_reserve)
         call_error(call, "%s", error.text);
         return;
     }
+    bf_draw_seed(&reserve.params, reserve.fresh_seed);
     if (call_open_any(call)) {
         if (call->value)
             engine.ReplyWithError(call->ctx, BF_EXISTS);
@@ -134,6 +135,7 @@ static bool open_for_add(struct call *call, bool *made_out)
         return false;
     }
     struct bf_defaults defaults = call_defaults(call);
+    bf_draw_seed(&defaults.params, defaults.fresh_seed);
     *made_out = has_key(call, defaults.keyed, defaults.key) && create_filter(call, &defaults.params, 0);
     return *made_out;
 }
@@ -157,7 +159,7 @@ HANDLER(cmd_bf_madd)
         add_words(call, 2, !made);
 }
 
-static bool open_for_insert(struct call *call, const struct bf_insert *insert)
+static bool open_for_insert(struct call *call, struct bf_insert *insert)
 {
     if (!call_open_to_ask(call))
         return false;
@@ -167,6 +169,7 @@ static bool open_for_insert(struct call *call, const struct bf_insert *insert)
         engine.ReplyWithError(call->ctx, BF_NOT_FOUND);
         return false;
     }
+    bf_draw_seed(&insert->params, insert->fresh_seed);
     return has_key(call, insert->keyed, insert->params.key) && create_filter(call, &insert->params, insert->expires_ms);
 }
 

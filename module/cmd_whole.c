@@ -18,13 +18,14 @@ HANDLER(cmd_bf_info)
     struct bf_choice choice;
     struct errbuf error;
     bool understood = bf_read_info(&args, &choice, &error);
+    choice.limit = (uint64_t)settings.max_filter_bytes;
     if (call->argc > 3) { /* the number of words is checked before the filter, the word after it */
         (void)engine.WrongArity(call->ctx);
         return;
     }
     if (call_open_existing(call)) {
         struct bf_out out = call_out(call);
-        if (!understood)
+        if (!understood || !bf_info_has(value_filter(call->value), &choice, &error))
             call_error(call, "%s", error.text);
         else if (bf_reply_info(&out, value_filter(call->value), &call->value->usage, &choice) != 0)
             engine.ReplyWithError(call->ctx, "ERR out of memory");

@@ -1,5 +1,7 @@
 #include "settings.h"
 
+#include "valkey.h"
+
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>
@@ -13,7 +15,7 @@
 struct settings settings;
 struct names names;
 
-static const char *const layouts[] = {"na", "redisbloom"};
+static const char *const layouts[] = {"na", "redisbloom", "valkey"};
 static const char *const missing_filter_replies[] = {"absent", "null", "error"};
 static const char *const yes_no[] = {"no", "yes"};
 
@@ -242,8 +244,8 @@ bool settings_read(struct engine_ctx *ctx, struct engine_string **argv, int argc
 {
     set_initial(ctx);
     for (int i = 0; i + 1 < argc; i += 2) /* the effect on another setting's initial value */
-        if (slice_is(text_of(argv[i]), take_over.name) && slice_is(text_of(argv[i + 1]), "yes"))
-            settings.layout = LAYOUT_REDISBLOOM;
+        if (slice_is(text_of(argv[i]), take_over.name) && !slice_is(text_of(argv[i + 1]), "no"))
+            settings.layout = slice_is(text_of(argv[i + 1]), "valkey") ? LAYOUT_VALKEY : LAYOUT_REDISBLOOM;
     for (int i = 0; i + 1 < argc; i += 2)
         if (!read_pair(text_of(argv[i]), text_of(argv[i + 1]), err))
             return false;
@@ -336,6 +338,7 @@ bool settings_register(struct engine_ctx *ctx, struct errbuf *err)
 
 struct bf_defaults settings_defaults(void)
 {
+    static const enum bloom_variant variants[] = {BLOOM_NA, BLOOM_REDISBLOOM, BLOOM_VALKEY};
     struct bf_defaults defaults = {
         .params = {.capacity = (uint64_t)settings.initial_size,
                    .error_rate = settings.error_rate,
@@ -343,9 +346,10 @@ struct bf_defaults settings_defaults(void)
         .keyed = settings.keyed,
         .key = bloom_keyring_first(keyed_pool),
         .now_ms = clock_unix_ms(),
+        .tightening = VALKEY_DEFAULT_TIGHTENING,
+        .limit = (uint64_t)settings.max_filter_bytes,
     };
-    defaults.params.key = defaults.keyed ? defaults.key : 0;
-    bf_set_layout(&defaults.params, settings.layout == LAYOUT_REDISBLOOM);
+    bf_defaults_take(&defaults, variants[settings.layout]);
     return defaults;
 }
 

@@ -41,6 +41,22 @@ int bloom_first_shape(const struct bloom_params *params, struct bloom_shape *sha
     return rc;
 }
 
+uint64_t bloom_first_most(const struct bloom_params *params)
+{
+    struct bloom_params some = *params;
+    struct bloom_shape shape;
+    uint64_t low = 0, high = REDISBLOOM_MAX_ENTRIES + 1;
+
+    while (high - low > 1) {
+        some.capacity = low + (high - low) / 2;
+        if (bloom_first_shape(&some, &shape, NULL) == BLOOM_OK)
+            low = some.capacity;
+        else
+            high = some.capacity;
+    }
+    return low;
+}
+
 int bloom_next_capacity(const struct bloom_params *params, const struct bloom_geometry *newest, unsigned level,
                         uint64_t *capacity_out, double *rate_out, struct errbuf *err)
 {

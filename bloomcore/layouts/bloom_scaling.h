@@ -20,6 +20,10 @@ uint64_t bloom_first_capacity(const struct bloom_params *params, double *rate_ou
 /* The shape of the first layer of a new filter. BLOOM_OK or BLOOM_REFUSED. */
 int bloom_first_shape(const struct bloom_params *params, struct bloom_shape *shape_out, struct errbuf *err);
 
+/* In a layout whose layers state their numbers: the largest capacity that a new filter may have with these parameters;
+ * 0: none. */
+uint64_t bloom_first_most(const struct bloom_params *params);
+
 /* The capacity and the rate of the layer above `newest`, in a window of that level. BLOOM_OK or BLOOM_REFUSED. */
 int bloom_next_capacity(const struct bloom_params *params, const struct bloom_geometry *newest, unsigned level,
                         uint64_t *capacity_out, double *rate_out, struct errbuf *err);

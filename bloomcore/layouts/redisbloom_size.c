@@ -105,19 +105,3 @@ double redisbloom_next_rate(const struct bloom_params *params, double newest, un
     (void)params, (void)index;
     return newest * 0.5;
 }
-
-uint64_t redisbloom_max_entries(const struct bloom_params *params)
-{
-    double error = params->expansion ? params->error_rate * 0.5 : params->error_rate;
-    struct bloom_shape shape;
-    uint64_t low = 0, high = REDISBLOOM_MAX_ENTRIES + 1;
-
-    while (high - low > 1) {
-        uint64_t n = low + (high - low) / 2;
-        if (redisbloom_size(params->redisbloom, n, error, &shape, NULL) == BLOOM_OK)
-            low = n;
-        else
-            high = n;
-    }
-    return low;
-}

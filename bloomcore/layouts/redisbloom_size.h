@@ -24,7 +24,4 @@ int redisbloom_size(unsigned options, uint64_t entries, double error, struct blo
 double redisbloom_next_rate(const struct bloom_params *params, double newest, unsigned index);
 bool redisbloom_shape_valid(const struct bloom_shape *shape, struct errbuf *err);
 
-/* The largest capacity that a new filter may have with this rate and expansion; 0: none. */
-uint64_t redisbloom_max_entries(const struct bloom_params *params);
-
 #endif

@@ -1,9 +1,11 @@
 #include "admission.h"
 
+#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "acl.h"
+#include "bf_host.h"
 #include "command.h"
 #include "conn.h"
 #include "handlers.h"
@@ -182,12 +184,25 @@ static bool has_rights(struct conn *conn, const struct command *command, const s
     return false;
 }
 
+static bool is_valkey(const struct conn *conn, const struct command *command)
+{
+    return (command->flags & (CMD_MODULE | CMD_CUCKOO)) == CMD_MODULE && bf_is_valkey(conn->io->server);
+}
+
+/* valkey-bloom's BF.INSERT needs no items. */
+static bool valkey_fits(const struct conn *conn, const struct command *command, const struct resp_command *cmd)
+{
+    return command->handler == cmd_bf_insert && cmd->argc >= 2 && is_valkey(conn, command);
+}
+
 /* Whether the command fits its row and the rights of its client. */
 static enum admission_answer check_call(struct conn *conn, const struct command *command,
                                         const struct resp_command *cmd, char *text_out)
 {
-    if (!command->handler || !command_arity_fits(command, cmd->argc)) {
+    if (!command->handler || !(command_arity_fits(command, cmd->argc) || valkey_fits(conn, command, cmd))) {
         snprintf(text_out, DISPATCH_ERROR_SIZE, "ERR wrong number of arguments for '%s' command", command->full_name);
+        for (char *at = strchr(text_out, '\''); is_valkey(conn, command) && *++at != '\'';)
+            *at = (char)toupper((unsigned char)*at);
         return ADMISSION_REFUSE;
     }
     const char *why_not = command->handler == cmd_debug ? debug_refusal(conn->io->server, &conn->session) : NULL;

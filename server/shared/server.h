@@ -79,8 +79,7 @@ struct process_facts {
 #define REDIS_COMPAT_VERSION      "8.0.2"
 #define REDISBLOOM_COMPAT_VERSION 80800
 
-/* TYPE's answer for a Bloom filter: RedisBloom's name of its type. That of a cuckoo filter is CUCKOO_TYPE_NAME, that of
- * a filter in valkey-bloom's layout VALKEY_TYPE_NAME. */
+/* TYPE's answer for a Bloom filter: RedisBloom's name of its type. Those of others: bf_type_name(). */
 #define FILTER_TYPE_NAME "MBbloom--"
 
 struct acl;

@@ -11,7 +11,7 @@
 #define STRING_OF(number) #number
 #define STRING(number)    STRING_OF(number)
 
-static void play(const char *topic)
+static void play_under(const char *topic, bool valkey)
 {
     static const char protocols[] = {2, 3};
     struct corpus_result sum = {0, 0, 0};
@@ -28,8 +28,17 @@ static void play(const char *topic)
         daemon_prepare(&daemon);
         struct tmp_path socket = tmp_path(daemon.dir, "socket");
         /* On a busy machine a command may take longer than the slow log's limit of 10 ms. */
-        const char *const args[] = {"--slowlog-log-slower-than", "60000000", "--unixsocket", socket.text, "--threads",
-                                    STRING(CORPUS_THREADS),      NULL};
+        const char *const args[] = {"--slowlog-log-slower-than",
+                                    "60000000",
+                                    "--unixsocket",
+                                    socket.text,
+                                    "--threads",
+                                    STRING(CORPUS_THREADS),
+                                    valkey ? "--bf-compatibility" : NULL,
+                                    "valkey",
+                                    "--bf-max-filter-bytes",
+                                    "134217728",
+                                    NULL};
         snprintf(path, sizeof(path), BLOOMERY_GOLDEN_DIR "/corpus/%s.resp%d.replies", topic, resp);
         corpus_load(&corpus, path);
         daemon_start(&daemon, args);
@@ -41,6 +50,11 @@ static void play(const char *topic)
     }
     corpus_judge(topic, &sum, &compat, 0, "DIFFERENCES.md");
     compat_deinit(&compat);
+}
+
+static void play(const char *topic)
+{
+    play_under(topic, false);
 }
 
 /* BF.RESERVE: parameters and their refusals. */
@@ -119,4 +133,10 @@ Test(corpus, limits)
 Test(corpus, cuckoo)
 {
     play("15_cuckoo");
+}
+
+/* The conversation with Valkey and valkey-bloom, and its limit of a filter. */
+Test(corpus, valkey)
+{
+    play_under("17_valkeybloom", true);
 }

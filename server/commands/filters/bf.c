@@ -4,6 +4,7 @@
 
 #include "bf_host.h"
 #include "bf_out.h"
+#include "bf_valkey.h"
 #include "bloom_keyring.h"
 #include "bloom_window.h"
 #include "journal.h"
@@ -155,6 +156,7 @@ static struct bloom_filter *bf_filter_for_add(struct bf_call *call)
         reply_error(call->reply, BF_NEW_NO_KEY);
         return NULL;
     }
+    bf_draw_seed(&defaults.params, defaults.fresh_seed);
     if (!bf_create(call, &defaults.params, 0, &existed))
         return NULL;
     return bf_filter(call, &replied);
@@ -233,6 +235,13 @@ static enum bloom_add add_noted(struct bf_call *call, struct bloom_batch *batch,
 
 /* ---- one item ---- */
 
+/* Answers of n items. valkey-bloom has integers in RESP3, too. */
+static void reply_answers(struct bf_call *call, uint32_t bits, size_t n)
+{
+    struct reply reply = {call->reply->buf, bf_is_valkey(call->server) ? 2 : call->reply->version};
+    reply_bools(&reply, bits, n);
+}
+
 static void count_queries(struct bf_call *call, uint64_t hits, uint64_t misses)
 {
     if (hits)
@@ -257,7 +266,7 @@ static void reply_missing_items(struct bf_call *call, size_t n, enum bf_missing 
     count_queries(call, 0, n);
     for (size_t i = 0; i < n; i++) {
         if (missing == BF_MISSING_ABSENT)
-            reply_bool(call->reply, false);
+            reply_answers(call, 0, 1);
         else
             reply_null(call->reply);
     }
@@ -284,7 +293,7 @@ static void reply_missing(struct bf_call *call, size_t n, bool array)
 static void reply_query(struct bf_call *call, bool present)
 {
     count_queries(call, present, !present);
-    reply_bool(call->reply, present);
+    reply_answers(call, present, 1);
 }
 
 void bf_query_one(struct bf_call *call, struct slice item)
@@ -324,7 +333,7 @@ static void reply_queries(struct bf_call *call, uint32_t present, size_t n)
 {
     uint64_t hits = (uint64_t)__builtin_popcount(present);
     count_queries(call, hits, n - hits);
-    reply_bools(call->reply, present, n);
+    reply_answers(call, present, n);
 }
 
 unsigned bf_query_batch(struct bf_call *call, struct bloom_filter *filter, const struct bloom_batch *batch, size_t n)
@@ -347,7 +356,7 @@ static void reply_adds(struct bf_call *call, uint32_t added, size_t n)
         stats_add(&call->stats->changes, ones);
     }
     stats_add(&call->stats->items_present, n - ones);
-    reply_bools(call->reply, added, n);
+    reply_answers(call, added, n);
 }
 
 static void reply_refused(struct bf_call *call, enum bloom_add result, const struct errbuf *err)
@@ -355,10 +364,14 @@ static void reply_refused(struct bf_call *call, enum bloom_add result, const str
     if (result == BLOOM_FULL) {
         stats_add(&call->stats->adds_full, 1);
         reply_error(call->reply, BF_FULL);
-    } else {
-        stats_add(&call->stats->adds_no_room, 1);
-        reply_errorf(call->reply, BF_NO_ROOM, err->text);
+        return;
     }
+    const struct bloom_filter *filter = entry_shape(call->entry);
+    stats_add(&call->stats->adds_no_room, 1);
+    if (bf_is_valkey(call->server) && filter && bloom_params_have_seed(bloom_filter_params(filter)))
+        reply_error(call->reply, bf_valkey_no_growth(filter));
+    else
+        reply_errorf(call->reply, BF_NO_ROOM, err->text);
 }
 
 /* An add to a window changes it by a turn, and where repeated adds refresh items by these, too. */
@@ -415,9 +428,8 @@ size_t bf_add_batch(struct bf_call *call, struct bloom_filter *filter, struct bl
 
 /* ---- many items ---- */
 
-#define BATCH_BYTES                                                                                   \
-    ((size_t)64 * 1024) /* of items that are hashed between two looks at the clock, and the last item \
-                         */
+/* Bytes of items that are hashed between two looks at the clock, and the last item. */
+#define BATCH_BYTES ((size_t)64 * 1024)
 
 /* Starts the batch of items `start` to at most `end`, and returns how many they are. */
 static size_t start_batch(struct bloom_batch *batch, const struct bloom_filter *filter, size_t start, size_t end,

@@ -7,10 +7,12 @@
 #include "bloom_keyring.h"
 #include "bloom_window.h"
 #include "clock.h"
+#include "cuckoo_dump.h"
 #include "host.h"
 #include "registry.h"
 #include "server.h"
 #include "sstables.h"
+#include "valkey_format.h"
 
 static struct slice arg_at(const void *ctx, size_t i)
 {
@@ -19,7 +21,7 @@ static struct slice arg_at(const void *ctx, size_t i)
 
 struct bf_args bf_args_of(const struct command_ctx *ctx)
 {
-    return (struct bf_args){command_argc(ctx), arg_at, ctx, ctx->command->full_name};
+    return (struct bf_args){command_argc(ctx), arg_at, ctx, ctx->command->full_name, bf_is_valkey(ctx->server)};
 }
 
 static struct slice job_arg_at(const void *ctx, size_t i)
@@ -33,6 +35,21 @@ struct bf_args bf_args_of_job(const struct job_args *args, const char *name)
     return (struct bf_args){args->argc, job_arg_at, args, name};
 }
 
+const char *bf_type_name(struct entry *entry)
+{
+    if (!entry)
+        return FILTER_TYPE_NAME;
+    return entry_is_cuckoo(entry) ? CUCKOO_TYPE_NAME : entry_is_valkey(entry) ? VALKEY_TYPE_NAME : FILTER_TYPE_NAME;
+}
+
+/* The layout of new filters. */
+static enum bloom_variant layout_of(const struct config_filters *filters)
+{
+    static const enum bloom_variant layouts[] = {BLOOM_NA, BLOOM_REDISBLOOM, BLOOM_VALKEY};
+    bool follows = filters->layout == BF_LAYOUT_NA && filters->compatibility == BF_CONTRACT_VALKEY;
+    return follows ? BLOOM_VALKEY : layouts[filters->layout];
+}
+
 struct bf_defaults bf_defaults_of(const struct server *server)
 {
     const struct config *config = server_config(server);
@@ -43,9 +60,11 @@ struct bf_defaults bf_defaults_of(const struct server *server)
         .keyed = config->filters.keyed,
         .key = bloom_keyring_first(server->pool),
         .now_ms = clock_unix_ms(),
+        .tightening = config->filters.tightening_ratio,
+        .fixed_seed = !config->filters.random_seed,
+        .limit = (uint64_t)config->filters.max_filter_bytes,
     };
-    defaults.params.key = defaults.keyed ? defaults.key : 0;
-    bf_set_layout(&defaults.params, config->filters.layout == BF_LAYOUT_REDISBLOOM);
+    bf_defaults_take(&defaults, layout_of(&config->filters));
     return defaults;
 }
 

@@ -16,9 +16,18 @@
 
 struct server;
 
-/* The words of a call; valid as long as its arguments. */
+/* Whether BF.* answers as valkey-bloom does (bf-compatibility). */
+static inline bool bf_is_valkey(const struct server *server)
+{
+    return server_config(server)->filters.compatibility == BF_CONTRACT_VALKEY;
+}
+
+/* The words of a call; valid as long as its arguments. Those of a job are under RedisBloom's contract. */
 struct bf_args bf_args_of(const struct command_ctx *ctx);
 struct bf_args bf_args_of_job(const struct job_args *args, const char *name);
+
+/* TYPE's answer for an entry, or, if it is NULL, for an SSTable's filter. */
+const char *bf_type_name(struct entry *entry);
 
 /* The settings bf-initial-size, bf-error-rate and bf-expansion-factor, and the time. */
 struct bf_defaults bf_defaults_of(const struct server *server);

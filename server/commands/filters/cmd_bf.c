@@ -136,6 +136,11 @@ void cmd_bf_reserve(struct command_ctx *ctx)
         bf_wait_for_first_key(ctx);
         return;
     }
+    if (!existed && reserve.refused) {
+        reply_error(ctx->reply, reserve.refused);
+        return;
+    }
+    bf_draw_seed(&reserve.params, !existed && reserve.fresh_seed);
     if (!existed && !bf_create(&call, &reserve.params, reserve.expires_ms, &existed))
         return;
     if (existed)
@@ -204,10 +209,15 @@ static bool begin_insert(struct command_ctx *ctx, const struct bf_args *args, st
         reply_error(ctx->reply, BF_NOT_FOUND);
         return false;
     }
+    if (insert.refused) {
+        reply_error(ctx->reply, insert.refused);
+        return false;
+    }
     if (insert.keyed && !insert.params.key) {
         bf_wait_for_first_key(ctx);
         return false;
     }
+    bf_draw_seed(&insert.params, insert.fresh_seed);
     return bf_create(call, &insert.params, insert.expires_ms, &existed);
 }
 

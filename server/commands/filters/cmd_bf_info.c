@@ -20,6 +20,7 @@ static void reply_info(struct reply *reply, struct server *server, struct entry 
     struct bf_usage usage = {counts.hits, counts.misses, counts.wrong, counts.since_s};
     struct bf_choice present = *choice;
     present.evicted = !entry_filter(entry);
+    present.limit = server_config(server)->filters.max_filter_bytes;
     if (bf_reply_info(&out, entry_shape(entry), &usage, &present) != 0)
         reply_error(reply, "ERR out of memory");
 }
@@ -28,6 +29,7 @@ static void run_info_job(struct command_job *job)
 {
     const struct job_args *args = job->data;
     struct bf_args words = bf_args_of_job(args, "bf.info");
+    words.valkey = bf_is_valkey(job->server);
     struct slice name = args->argv[1];
     struct bf_choice choice;
     struct errbuf error;
@@ -92,7 +94,7 @@ void cmd_bf_info(struct command_ctx *ctx)
     struct bloom_filter *filter = bf_existing_shape(&call);
     if (!filter)
         return;
-    if (!understood) {
+    if (!understood || !bf_info_has(filter, &choice, &error)) {
         reply_error(ctx->reply, error.text);
     } else if (choice.needs_bits && work_of_bits(filter) > WORK_INLINE) {
         command_defer_arguments(ctx, REGISTRY_MAX_NAME, run_info_job);

@@ -9,13 +9,11 @@
 #include "bf_host.h"
 #include "clock.h"
 #include "command.h"
-#include "cuckoo_dump.h"
 #include "handlers.h"
 #include "host.h"
 #include "registry_key.h"
 #include "server.h"
 #include "sstables.h"
-#include "valkey_format.h"
 
 /* The keys given as arguments from 1 on, for commands that count something over them. */
 static void count_keys(struct command_ctx *ctx, bool (*counts)(struct command_ctx *ctx, struct slice name))
@@ -67,12 +65,7 @@ void cmd_del(struct command_ctx *ctx)
 void cmd_type(struct command_ctx *ctx)
 {
     struct entry *entry = registry_lookup(ctx->server->registry, command_arg(ctx, 1));
-    if (entry && entry_is_cuckoo(entry))
-        reply_status(ctx->reply, CUCKOO_TYPE_NAME);
-    else if (entry && entry_is_valkey(entry))
-        reply_status(ctx->reply, VALKEY_TYPE_NAME);
-    else
-        reply_status(ctx->reply, is_there(ctx, command_arg(ctx, 1)) ? FILTER_TYPE_NAME : "none");
+    reply_status(ctx->reply, entry || is_there(ctx, command_arg(ctx, 1)) ? bf_type_name(entry) : "none");
 }
 
 #define DBSIZE_REMOVES 64

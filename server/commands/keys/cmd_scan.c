@@ -10,14 +10,13 @@
 #include <sys/random.h>
 
 #include "all_names.h"
+#include "bf_host.h"
 #include "clock.h"
 #include "command.h"
-#include "cuckoo_dump.h"
 #include "glob_match.h"
 #include "handlers.h"
 #include "server.h"
 #include "registry_key.h"
-#include "valkey_format.h"
 
 #define SCAN_INLINE_COUNT 100  /* up to this many names are collected on the loop */
 #define SCAN_MAX_COUNT    4096 /* names checked by one SCAN at most, for any COUNT */
@@ -62,20 +61,12 @@ static size_t walk_names(const struct server *server, unsigned database, const s
     return all_names_walk(server->registry, server->sstables, prefix, after, max, visit, ctx);
 }
 
-/* The TYPE of a SCAN. */
-enum scan_kind { SCAN_ANY, SCAN_BLOOM, SCAN_CUCKOO, SCAN_VALKEY, SCAN_NONE };
-
-static enum scan_kind kind_of(struct entry *entry)
-{
-    return entry_is_cuckoo(entry) ? SCAN_CUCKOO : entry_is_valkey(entry) ? SCAN_VALKEY : SCAN_BLOOM;
-}
-
 struct name_list {
     struct reply *reply;
     const struct glob *glob; /* NULL: all match */
     size_t found;
     struct slice last; /* the key that was checked last */
-    enum scan_kind kind;
+    struct slice type; /* of a SCAN; no bytes: any */
 };
 
 static void list_name(void *ctx, struct slice key, struct entry *entry)
@@ -85,17 +76,12 @@ static void list_name(void *ctx, struct slice key, struct entry *entry)
     list->last = key;
     if (!entry) /* it has expired */
         return;
-    if (list->kind != SCAN_ANY && list->kind != kind_of(entry))
+    if (list->type.ptr && !slice_is(list->type, bf_type_name(entry)))
         return;
     if (list->glob && !glob_test(list->glob, name))
         return;
     reply_bulk(list->reply, name.ptr, name.len);
     list->found++;
-}
-
-static void skip_name(void *ctx, struct slice name, struct entry *entry)
-{
-    (void)ctx, (void)name, (void)entry;
 }
 
 /* ---- SCAN ---- */
@@ -105,7 +91,7 @@ struct scan_options {
     struct slice pattern; /* {"*", 1} unless MATCH was given */
     int64_t count;
     struct beginning beginning;
-    enum scan_kind kind;
+    struct slice type;
 };
 
 static bool scan_count(struct command_ctx *ctx, struct slice value, int64_t *count_out)
@@ -135,10 +121,7 @@ static bool scan_options(struct command_ctx *ctx, struct scan_options *options)
                 return false;
             options->pattern = value;
         } else if (slice_is(word, "TYPE")) {
-            options->kind = slice_is(value, FILTER_TYPE_NAME)   ? SCAN_BLOOM
-                            : slice_is(value, CUCKOO_TYPE_NAME) ? SCAN_CUCKOO
-                            : slice_is(value, VALKEY_TYPE_NAME) ? SCAN_VALKEY
-                                                                : SCAN_NONE;
+            options->type = value;
         } else if (slice_is(word, "COUNT")) {
             if (!scan_count(ctx, value, &options->count))
                 return false;
@@ -159,8 +142,7 @@ static uint64_t scan_names(struct server *server, unsigned database, const struc
     size_t left = options->count < SCAN_MAX_COUNT ? (size_t)options->count : SCAN_MAX_COUNT;
     for (;;) {
         size_t step = left < STEP_NAMES ? left : STEP_NAMES;
-        cursor = all_names_scan(server->registry, server->sstables, database, cursor, step,
-                                options->kind == SCAN_NONE ? skip_name : list_name, list);
+        cursor = all_names_scan(server->registry, server->sstables, database, cursor, step, list_name, list);
         left -= step;
         if (cursor == 0 || cursor == UINT64_MAX || left == 0 || clock_ms() >= end)
             return cursor;
@@ -177,8 +159,7 @@ static bool scan_beginning(struct server *server, unsigned database, const struc
     size_t most = options->count > PREFIX_NAMES ? (size_t)options->count : PREFIX_NAMES;
     if (most > SCAN_MAX_COUNT)
         most = SCAN_MAX_COUNT;
-    if (walk_names(server, database, &options->beginning, NULL, most,
-                   options->kind == SCAN_NONE ? skip_name : list_name, list) < most)
+    if (walk_names(server, database, &options->beginning, NULL, most, list_name, list) < most)
         return true;
     buf_truncate(list->reply->buf, 0);
     list->found = 0;
@@ -193,7 +174,7 @@ static void scan(struct server *server, unsigned database, struct reply *reply, 
     struct buf names;
     buf_init(&names, reply->buf->cap);
     struct reply list_reply = {.buf = &names, .version = reply->version};
-    struct name_list list = {.reply = &list_reply, .glob = glob, .kind = options->kind};
+    struct name_list list = {.reply = &list_reply, .glob = glob, .type = options->type};
     uint64_t next = 0;
     if (!scan_beginning(server, database, options, &list))
         next = scan_names(server, database, options, &list);

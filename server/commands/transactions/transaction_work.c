@@ -352,7 +352,7 @@ static void take_filter(struct estimate *estimate, const struct command *command
                         unsigned database)
 {
     const struct server *server = estimate->ctx->server;
-    struct bf_args args = {cmd->argc, word_at, cmd, command->full_name};
+    struct bf_args args = {cmd->argc, word_at, cmd, command->full_name, bf_is_valkey(server)};
     struct state *filter = filter_named(estimate, database, resp_arg(cmd, (size_t)command->first_key)), made;
     bool reserves = IS_ONE_OF(command, cmd_bf_reserve, cmd_cf_reserve);
     bool adds = IS_ONE_OF(command, cmd_bf_add, cmd_bf_madd, cmd_bf_insert, cmd_cf_add, cmd_cf_addnx, cmd_cf_insert,

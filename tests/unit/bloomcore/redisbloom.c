@@ -3,6 +3,7 @@
 
 #include "bloom_batch.h"
 #include "bloom_merge.h"
+#include "bloom_scaling.h"
 #include "bloom_vector.h"
 #include "murmur.h"
 #include "redisbloom_rig.h"
@@ -383,7 +384,7 @@ Test(redisbloom, the_largest_capacity_is_exact)
     for (double rate = 1e-15; rate < 1; rate *= 9.7) {
         struct bloom_params params = {1, rate, 2, REDISBLOOM_DEFAULT};
         struct bloom_shape shape;
-        uint64_t most = redisbloom_max_entries(&params);
+        uint64_t most = bloom_first_most(&params);
 
         cr_assert_geq(most, 1);
         cr_assert_eq(redisbloom_size(REDISBLOOM_DEFAULT, most, rate / 2, &shape, NULL), BLOOM_OK);

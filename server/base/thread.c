@@ -28,16 +28,6 @@ unsigned thread_processors(void)
     return n > 0 ? (unsigned)n : 1;
 }
 
-/* The main thread handles SIGHUP. At the end of the daemon nothing handles it any more, and it would end the
- * process. */
-static void leave_sighup_alone(void)
-{
-    sigset_t set;
-    sigemptyset(&set);
-    sigaddset(&set, SIGHUP);
-    (void)pthread_sigmask(SIG_BLOCK, &set, NULL);
-}
-
 void thread_begin_signals(void)
 {
     static _Thread_local char stack[SIGNAL_STACK];
@@ -49,7 +39,10 @@ void thread_begin_signals(void)
 void thread_begin(const char *name)
 {
     thread_begin_signals();
-    leave_sighup_alone();
+    sigset_t set; /* the main thread handles it; at the end of the daemon nothing does, and it would end the process */
+    sigemptyset(&set);
+    sigaddset(&set, SIGHUP);
+    (void)pthread_sigmask(SIG_BLOCK, &set, NULL);
     (void)pthread_setname_np(pthread_self(), name); /* last: a reader of the name finds the other settings done */
 }
 

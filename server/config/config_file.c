@@ -201,25 +201,6 @@ static void add_unknown_ones(struct slice text, struct errbuf *err)
     errbuf_set(err, "%s; likewise %s", first, names);
 }
 
-/* Whether something after the name begins as a comment does. */
-static bool has_comment(const struct config_line *line)
-{
-    for (size_t i = 1; i < line->nwords; i++)
-        if (line->words[i].len > 0 && line->words[i].ptr[0] == '#')
-            return true;
-    return false;
-}
-
-static void add_hint(const char *hint, struct errbuf *err)
-{
-    char text[ERRBUF_SIZE];
-
-    if (!err)
-        return;
-    memcpy(text, err->text, sizeof(text));
-    errbuf_set(err, "%s; %s", text, hint);
-}
-
 static int load_line(struct config *cfg, struct config_merge *merge, const struct source *source, unsigned number,
                      struct slice text, struct errbuf *err)
 {
@@ -233,8 +214,14 @@ static int load_line(struct config *cfg, struct config_merge *merge, const struc
             note_retired(source, number, line.words[0], err);
         else
             status = config_apply(cfg, merge, line.words[0], line.words + 1, line.nwords - 1, CONFIG_FILE, err);
-        if (status == CONFIG_REFUSED && has_comment(&line))
-            add_hint("a comment needs its own line, not the end of a value's line", err);
+        for (size_t i = 1; status == CONFIG_REFUSED && err && i < line.nwords; i++) {
+            size_t len = strlen(err->text);
+            if (line.words[i].len == 0 || line.words[i].ptr[0] != '#')
+                continue;
+            (void)snprintf(err->text + len, sizeof(err->text) - len,
+                           "; a comment needs its own line, not the end of a value's line");
+            break;
+        }
     }
     config_line_deinit(&line);
     return status;

@@ -50,13 +50,6 @@ static int open_stderr(void)
     return open("/proc/self/fd/2", O_WRONLY | O_CLOEXEC | O_NONBLOCK);
 }
 
-static bool colour_is_wanted(void)
-{
-    const char *none = getenv("NO_COLOR"), *term = getenv("TERM");
-
-    return (!none || none[0] == '\0') && term && strcmp(term, "dumb") != 0;
-}
-
 int log_init(struct log *log, const char *path, enum log_level level, struct errbuf *err)
 {
     char *copy = NULL;
@@ -89,7 +82,8 @@ int log_init(struct log *log, const char *path, enum log_level level, struct err
     log->fd = fd;
     log->journal = !copy && log_stderr_is_journal();
     log->terminal = !copy && isatty(STDERR_FILENO) == 1;
-    log->colour = log->terminal && colour_is_wanted();
+    const char *none = getenv("NO_COLOR"), *term = getenv("TERM");
+    log->colour = log->terminal && (!none || none[0] == '\0') && term && strcmp(term, "dumb") != 0;
     atomic_init(&log->level, (int)level);
     atomic_init(&log->format, LOG_TEXT);
     atomic_init(&log->lost, 0);

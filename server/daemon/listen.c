@@ -254,14 +254,6 @@ static int listen_port(struct main_loop *ml, const struct config *config, int64_
     return 0;
 }
 
-static bool any_is_wanted(const struct main_loop *ml, const struct config *config)
-{
-    for (const struct listener *listener = ml->listeners; listener; listener = listener->next)
-        if (is_wanted(config, listener))
-            return true;
-    return false;
-}
-
 int listen_open(struct main_loop *ml, const struct config *config, struct errbuf *err)
 {
     const struct config_network *network = &config->network;
@@ -274,7 +266,10 @@ int listen_open(struct main_loop *ml, const struct config *config, struct errbuf
         (!network->unixsocket[0] || find(ml, network->unixsocket, false) ||
          listen_unix(ml, network->unixsocket, (mode_t)network->unixsocketperm, err) == 0))
         status = 0;
-    if (status == 0 && !any_is_wanted(ml, config)) {
+    const struct listener *wanted = ml->listeners;
+    while (wanted && !is_wanted(config, wanted))
+        wanted = wanted->next;
+    if (status == 0 && !wanted) {
         errbuf_set(err, "nothing to listen on: set 'port' or 'tls-port', and 'bind', or 'unixsocket'");
         status = -1;
     }

@@ -170,20 +170,15 @@ static int read_arguments(struct config *config, int argc, char **argv, struct c
     return print_and_exit(&text);
 }
 
-/* Large blocks are mappings, and go back to the system when they are freed. By default the first one that is freed
- * raises the limit, up to 32 MB: the memory of many clients then stays in gaps of the heap after they have gone. */
-static void settle_heap(void)
-{
-    mallopt(M_MMAP_THRESHOLD, 256 << 10);
-    mallopt(M_TRIM_THRESHOLD, 4 << 20);
-}
-
 int main(int argc, char **argv)
 {
     struct server *server = NULL;
     struct config_start start = {.action = CONFIG_RUN};
     struct errbuf err = {""};
-    settle_heap();
+    /* Large blocks are mappings, and go back to the system when they are freed. By default the first one that is freed
+     * raises the limit, up to 32 MB: the memory of many clients then stays in gaps of the heap after they have gone. */
+    mallopt(M_MMAP_THRESHOLD, 256 << 10);
+    mallopt(M_TRIM_THRESHOLD, 4 << 20);
     begin_signals();
     int status = fs_fill_standard_descriptors();
     if (status != 0)

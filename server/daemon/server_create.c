@@ -13,6 +13,7 @@
 #include <uv.h>
 
 #include "acl.h"
+#include "bytes.h"
 #include "clock.h"
 #include "exclusive.h"
 #include "expirer.h"
@@ -36,14 +37,6 @@
 #include "worker.h"
 
 #define THREADS_MAX 1024 /* libuv's own limit */
-
-/* The number of threads that libuv takes for its pool, by its own rules. */
-static unsigned threads_of_pool(void)
-{
-    const char *text = getenv("UV_THREADPOOL_SIZE");
-    int n = text ? atoi(text) : 4;
-    return n == 0 ? 1 : n < 0 || n > THREADS_MAX ? THREADS_MAX : (unsigned)n;
-}
 
 static void wait_for_end(void *end)
 {
@@ -104,7 +97,9 @@ static int run_first(unsigned n, struct first_work *works)
  * could not. 0, or -errno with the reason. */
 static int pool_start(struct errbuf *err)
 {
-    unsigned n = threads_of_pool();
+    const char *text = getenv("UV_THREADPOOL_SIZE"); /* by libuv's own rules */
+    int number = text ? atoi(text) : 4;
+    unsigned n = number == 0 ? 1 : number < 0 || number > THREADS_MAX ? THREADS_MAX : (unsigned)number;
     uv_thread_t *threads = calloc(n, sizeof(*threads));
     struct first_work *works = calloc(n, sizeof(*works));
     int status = threads && works ? rehearse(n, threads) : -ENOMEM;
@@ -121,15 +116,6 @@ static int pool_start(struct errbuf *err)
 #define LOCK_WAIT_MS  8000 /* the system frees the memory of tens of gigabytes of filters in less */
 #define LOCK_RETRY_MS 50
 
-static void make_run_id(char *run_id_out)
-{
-    unsigned char random[20] = {0};
-    if (getrandom(random, sizeof(random), 0) < 0)
-        snprintf((char *)random, sizeof(random), "%ld%lld", (long)getpid(), (long long)clock_unix_ms());
-    for (size_t i = 0; i < sizeof(random); i++)
-        snprintf(run_id_out + 2 * i, 3, "%02x", random[i]);
-}
-
 /* ---- parts for commands ---- */
 
 static int start_process(struct server *server, struct errbuf *err)
@@ -138,7 +124,13 @@ static int start_process(struct server *server, struct errbuf *err)
     (void)err;
     process->started_ms = clock_ms();
     process->started_unix_ms = clock_unix_ms();
-    make_run_id(process->run_id);
+    unsigned char random[20] = {0};
+    if (getrandom(random, sizeof(random), 0) < 0)
+        snprintf((char *)random, sizeof(random), "%ld%lld", (long)getpid(), (long long)clock_unix_ms());
+    char *id = process->run_id;
+    for (size_t i = 0; i < sizeof(random); i++)
+        id = hex_put(id, (char)random[i]);
+    *id = '\0';
     process->data_dir = strdup(server_config(server)->data.dir);
     server->persistence = calloc(1, sizeof(*server->persistence));
     atomic_store(&server->clients.max, server_config(server)->network.maxclients);

@@ -232,19 +232,6 @@ void conn_unsubscribe(struct conn *conn)
     }
 }
 
-static void unlink_conn(struct conn *conn)
-{
-    LIST_REMOVE(conn, link);
-    atomic_fetch_sub_explicit(&conn->io->nconns, 1, memory_order_relaxed);
-    conn_list_remove(&conn->with_replies);
-    conn_list_remove(&conn->turn);
-    conn_list_remove(&conn->unsynced);
-    conn_list_remove(&conn->waiter);
-    if (conn->waits & CONN_WAITS_PAUSE)
-        atomic_fetch_sub_explicit(&conn->io->npaused, 1, memory_order_relaxed);
-    conn->waits &= CONN_WAITS_JOB; /* all its other waits were to run or send something */
-}
-
 /* Bytes that an open connection holds and an idle one does not; without subscriptions. */
 static size_t memory_of(const struct conn *conn)
 {
@@ -326,7 +313,15 @@ void conn_close(struct conn *conn)
         return;
     io_settle(conn->io); /* commands that have been taken in point into this connection */
     move(conn, CLOSE);
-    unlink_conn(conn);
+    LIST_REMOVE(conn, link);
+    atomic_fetch_sub_explicit(&conn->io->nconns, 1, memory_order_relaxed);
+    conn_list_remove(&conn->with_replies);
+    conn_list_remove(&conn->turn);
+    conn_list_remove(&conn->unsynced);
+    conn_list_remove(&conn->waiter);
+    if (conn->waits & CONN_WAITS_PAUSE)
+        atomic_fetch_sub_explicit(&conn->io->npaused, 1, memory_order_relaxed);
+    conn->waits &= CONN_WAITS_JOB; /* all its other waits were to run or send something */
     conn_unsubscribe(conn);
     conn->io->calls->close(conn);
     conn_drop_input(conn);

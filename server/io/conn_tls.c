@@ -130,13 +130,6 @@ static void fail(struct conn *conn, const char *what, const char *why)
     conn_close(conn);
 }
 
-/* A client that does not speak TLS can read why it is closed. */
-static void fail_plain(struct conn *conn)
-{
-    (void)!send(conn->fd, plain_text, sizeof(plain_text) - 1, MSG_NOSIGNAL);
-    fail(conn, "TLS", "it does not speak TLS, which this port (tls-port) expects");
-}
-
 /* The handshake is done: the connection continues as any other. `early`: the input after it. */
 static void complete(struct conn *conn, const char *early, size_t len)
 {
@@ -180,7 +173,9 @@ void conn_tls_step(struct conn *conn)
     enum tls_status status =
         tls_stream_handshake(tls->stream, context, NULL, received, (size_t)n, &consumed, &tls->unsent, &err);
     if (status == TLS_NOT_TLS) {
-        fail_plain(conn);
+        /* it can read why it is closed */
+        (void)!send(conn->fd, plain_text, sizeof(plain_text) - 1, MSG_NOSIGNAL);
+        fail(conn, "TLS", "it does not speak TLS, which this port (tls-port) expects");
     } else if (status == TLS_FAILED) {
         fail(conn, "its TLS handshake failed", err.text);
     } else if (!send_unsent(conn)) {

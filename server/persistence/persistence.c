@@ -140,18 +140,10 @@ static void note_contents(struct journal *journal, const struct registry_effect 
                      &(struct log_control){.kind = LOG_EXPIRY, .id = effect->id, .expires_ms = effect->expires_ms});
 }
 
-static void note_swap(const struct server *server, struct journal *journal, const struct registry_effect *effect)
-{
-    struct log_control control = {.kind = LOG_SWAP};
-    for (int i = 0; i < 2; i++)
-        control.swap[i] =
-            (struct log_database){effect->numbers[i], registry_database(server->registry, effect->numbers[i])};
-    journal_note(journal, &control);
-}
-
 void persistence_effect(struct server *server, const struct registry_effect *effect)
 {
     struct journal *journal = server_journal(server);
+    struct log_control swap = {.kind = LOG_SWAP};
     if (!journal || !journal_records(journal))
         return;
     switch (effect->kind) {
@@ -185,7 +177,10 @@ void persistence_effect(struct server *server, const struct registry_effect *eff
         journal_note(journal, &(struct log_control){.kind = LOG_CLEAR_DATABASE, .database = effect->database});
         break;
     case REGISTRY_SWAPPED:
-        note_swap(server, journal, effect);
+        for (int i = 0; i < 2; i++)
+            swap.swap[i] =
+                (struct log_database){effect->numbers[i], registry_database(server->registry, effect->numbers[i])};
+        journal_note(journal, &swap);
         break;
     }
 }

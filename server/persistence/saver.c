@@ -130,16 +130,6 @@ static uint64_t rate_limit(struct server *server)
     return rate;
 }
 
-/* Settings that hold for one save. */
-static void take_settings(struct saver *saver, struct store_source *source)
-{
-    struct server *server = saver->server;
-    server_config_lock(server);
-    source->memory = saver->memory = server_config(server)->data.save_memory;
-    source->pack_limit = server_config(server)->data.save_pack_limit;
-    server_config_unlock(server);
-}
-
 /* On a terminal a save that takes longer shows its progress. */
 static void show_written(struct saver *saver, uint64_t bytes)
 {
@@ -209,18 +199,6 @@ static int source_checkpoint(void *ctx, struct store_checkpoint *checkpoint_out,
     return status;
 }
 
-/* Adds that are in an older segment than the one that begins here have set their bits when the second call returns: the
- * files that are written then hold them. */
-static int begin_segment(struct saver *saver, struct errbuf *err)
-{
-    saver->now.journal = server_journal(saver->server);
-    saver->now.segment = saver->now.control = 0;
-    saver->now.begun = saver->now.journal ? journal_save_begins(saver->now.journal) : 0;
-    int status = saver->now.journal ? journal_rotate(saver->now.journal, &saver->now.segment, err) : 0;
-    rcu_wait_for_readers();
-    return status;
-}
-
 static int save_files(struct saver *saver, struct store_save_summary *summary, struct errbuf *err)
 {
     struct server *server = saver->server;
@@ -232,10 +210,17 @@ static int save_files(struct saver *saver, struct store_save_summary *summary, s
         .wrote = source_wrote,
         .ctx = saver,
     };
-    take_settings(saver, &source);
+    server_config_lock(server); /* the settings hold for one save */
+    source.memory = saver->memory = server_config(server)->data.save_memory;
+    source.pack_limit = server_config(server)->data.save_pack_limit;
+    server_config_unlock(server);
     saver->now.windows = false;
     saver->pace.rate = 0;
-    int status = begin_segment(saver, err);
+    saver->now.journal = server_journal(saver->server);
+    saver->now.segment = saver->now.control = 0;
+    saver->now.begun = saver->now.journal ? journal_save_begins(saver->now.journal) : 0;
+    int status = saver->now.journal ? journal_rotate(saver->now.journal, &saver->now.segment, err) : 0;
+    rcu_wait_for_readers(); /* adds of older segments have set their bits: the files that are written then hold them */
     if (status)
         return status;
     registry_walk_begin(server->registry);

@@ -59,27 +59,12 @@ static bool hits_add(struct hits *hits, const struct topic *topic)
     return true;
 }
 
-static void hits_deinit(struct pubsub *hub, struct hits *hits)
-{
-    for (size_t i = 0; i < hits->count; i++)
-        audience_unref(hub, hits->items[i]);
-    if (hits->items != hits->place)
-        free(hits->items);
-}
-
 /* Whether the channel begins with the pattern's literal part. This alone refuses most patterns and accepts those that
  * end in their only star. */
 static bool prefix_matches(const struct topic *topic, struct slice channel)
 {
     return channel.len >= topic->literal &&
            (topic->literal == 0 || memcmp(channel.ptr, topic->name, topic->literal) == 0);
-}
-
-static bool rest_matches(const struct topic *topic, struct slice channel)
-{
-    struct slice pattern = {topic->name + topic->literal, topic->len - topic->literal};
-    struct slice text = {channel.ptr + topic->literal, channel.len - topic->literal};
-    return glob_match(pattern, text, false);
 }
 
 /* Adds the audiences of all patterns that match. Called under the lock, which it releases for long ones: `place` keeps
@@ -103,8 +88,10 @@ static bool match_patterns(struct pubsub *hub, struct slice channel, struct hits
             topic_ref(topic);
             lock_give(&hub->lock);
         }
+        struct slice pattern = {topic->name + topic->literal, topic->len - topic->literal};
         if (!decided)
-            matches = rest_matches(topic, channel);
+            matches =
+                glob_match(pattern, (struct slice){channel.ptr + topic->literal, channel.len - topic->literal}, false);
         if (unlocks)
             lock_take(&hub->lock);
         ok = !matches || hits_add(hits, topic); /* a topic without subscriptions has no audience any more */
@@ -178,26 +165,6 @@ static void inbox_lose(struct pubsub *hub, unsigned loop, enum pubsub_kind kind)
     pubsub_wake(hub, loop);
 }
 
-static void inbox_put(struct pubsub *hub, unsigned loop, struct message_node *node)
-{
-    struct inbox *inbox = &hub->inboxes[loop];
-    atomic_fetch_add(&inbox->bytes, node->message->bytes); /* before a delivery can subtract it */
-    inlet_put(&inbox->nodes, &node->link);
-    pubsub_wake(hub, loop);
-}
-
-/* The number of loops among the hits. Under the lock. */
-static size_t count_loops(struct pubsub *hub, const struct hits *hits, uint64_t stamp)
-{
-    size_t n = 0;
-    for (size_t i = 0; i < hits->count; i++) {
-        struct inbox *inbox = &hub->inboxes[hits->items[i]->loop];
-        n += inbox->stamp != stamp;
-        inbox->stamp = stamp;
-    }
-    return n;
-}
-
 /* Puts the message into the inboxes, and notes a loss for those that are full. Under the lock. */
 static void distribute(struct pubsub *hub, struct message *message, struct pubsub_receipt *receipt)
 {
@@ -220,7 +187,9 @@ static void distribute(struct pubsub *hub, struct message *message, struct pubsu
         }
         node->message = message;
         atomic_fetch_add_explicit(&message->refs, 1, memory_order_relaxed);
-        inbox_put(hub, audience->loop, node++);
+        atomic_fetch_add(&inbox->bytes, message->bytes); /* before a delivery can subtract it */
+        inlet_put(&inbox->nodes, &node++->link);
+        pubsub_wake(hub, audience->loop);
     }
 }
 
@@ -254,7 +223,7 @@ int pubsub_publish(struct pubsub *hub, enum pubsub_kind kind, struct slice chann
     if (ok && kind == PUBSUB_CHANNEL)
         ok = match_patterns(hub, channel, &hits);
     if (ok && hits.count) {
-        size_t nloops = count_loops(hub, &hits, ++hub->sequence);
+        size_t nloops = hits.count < hub->nloops ? hits.count : hub->nloops;
         message = message_create(kind, channel, payload, hits.count, nloops);
         ok = message != NULL;
     }
@@ -267,7 +236,10 @@ int pubsub_publish(struct pubsub *hub, enum pubsub_kind kind, struct slice chann
     lock_give(&hub->lock);
     if (message)
         message_unref(hub, message);
-    hits_deinit(hub, &hits);
+    for (size_t i = 0; i < hits.count; i++)
+        audience_unref(hub, hits.items[i]);
+    if (hits.items != hits.place)
+        free(hits.items);
     return ok ? 0 : -ENOMEM;
 }
 

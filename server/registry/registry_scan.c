@@ -22,12 +22,6 @@ static uint64_t shard_position(unsigned shard)
     return (uint64_t)shard << (POSITION_BITS - SHARD_BITS);
 }
 
-/* The position, in its shard, of the first hash whose home is not before this one. */
-static uint64_t home_position(const struct table *table, uint64_t home)
-{
-    return ((home << TAG_BITS) + table->size - 1) / table->size << (POSITION_BITS - SHARD_BITS - TAG_BITS);
-}
-
 struct sweep {
     const struct registry *registry;
     const struct table *table;
@@ -75,7 +69,8 @@ static uint64_t sweep_space(struct sweep *s, const struct keyspace *space, size_
         if (end > size)
             end = size;
         sweep_homes(s, home, end);
-        s->from = shard_position(shard) + home_position(s->table, end);
+        s->from =
+            shard_position(shard) + (((end << TAG_BITS) + size - 1) / size << (POSITION_BITS - SHARD_BITS - TAG_BITS));
         if (end == size)
             shard++;
         if (s->met >= count)
@@ -97,15 +92,6 @@ uint64_t registry_cursor(const struct registry *r, struct slice key)
     return hash_position(registry_hash(r, key));
 }
 
-/* The next database after this one that has ever had a filter; DATABASES_MAX: there is none. */
-static unsigned next_database(const struct registry *r, unsigned database)
-{
-    do
-        database++;
-    while (database < DATABASES_MAX && !registry_space(r, database));
-    return database;
-}
-
 /* Above a position, a cursor has the internal number of the database. */
 uint64_t registry_scan(const struct registry *r, uint64_t cursor, size_t count,
                        void (*visit)(void *ctx, struct slice name, struct entry *entry), void *ctx)
@@ -118,7 +104,9 @@ uint64_t registry_scan(const struct registry *r, uint64_t cursor, size_t count,
         uint64_t position = space ? sweep_space(&s, space, count) : 0;
         if (position)
             return (uint64_t)database << POSITION_BITS | position;
-        database = next_database(r, database);
+        do /* the next that has ever had a filter */
+            database++;
+        while (database < DATABASES_MAX && !registry_space(r, database));
         s.from = 0;
         if (s.met >= count)
             break;

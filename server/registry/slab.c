@@ -76,28 +76,22 @@ static char *map_region(void)
     return raw + lead;
 }
 
-static bool add_region(struct slab *slab)
-{
-    char **regions = realloc(slab->regions, (slab->nregions + 1) * sizeof(*regions));
-    if (!regions)
-        return false;
-    slab->regions = regions;
-    char *region = map_region();
-    if (!region)
-        return false;
-    slab->regions[slab->nregions++] = slab->region = region;
-    slab->region_used = 0;
-    return true;
-}
-
 static struct page *take_page(struct slab *slab, size_t size)
 {
     struct page *page = TAILQ_FIRST(&slab->empty);
     if (page) {
         TAILQ_REMOVE(&slab->empty, page, link);
     } else {
-        if ((!slab->region || slab->region_used == REGION) && !add_region(slab))
-            return NULL;
+        if (!slab->region || slab->region_used == REGION) {
+            char **regions = realloc(slab->regions, (slab->nregions + 1) * sizeof(*regions)), *region;
+            if (!regions)
+                return NULL;
+            slab->regions = regions;
+            if (!(region = map_region()))
+                return NULL;
+            slab->regions[slab->nregions++] = slab->region = region;
+            slab->region_used = 0;
+        }
         page = (struct page *)(void *)(slab->region + slab->region_used);
         slab->region_used += PAGE;
     }

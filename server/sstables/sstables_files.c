@@ -72,25 +72,15 @@ static struct sstable *first_of_base(const struct sstables *s, const char *base,
 
 #define PART(part) (int)(part).len, (part).ptr ? (part).ptr : ""
 
-static const char *place_text(const struct sstable_name *name)
-{
-    switch (name->place) {
-    case SSTABLE_SNAPSHOT:
-        return "snapshots/";
-    case SSTABLE_BACKUP:
-        return "backups/";
-    case SSTABLE_UPLOAD:
-        return "upload/";
-    default:
-        return "";
-    }
-}
-
 /* The name that other files may share, malloc'ed; NULL without memory. */
 static char *base_name(const struct sstable_name *name)
 {
+    static const char *const places[] = {
+        [SSTABLE_SNAPSHOT] = "snapshots/", [SSTABLE_BACKUP] = "backups/", [SSTABLE_UPLOAD] = "upload/"};
+    size_t place = (size_t)name->place;
+    bool is_apart = place < sizeof(places) / sizeof(places[0]) && places[place];
     char *text;
-    int len = asprintf(&text, "%s%.*s%s%.*s%s%.*s%s%.*s/%.*s", place_text(name), PART(name->snapshot),
+    int len = asprintf(&text, "%s%.*s%s%.*s%s%.*s%s%.*s/%.*s", is_apart ? places[place] : "", PART(name->snapshot),
                        name->snapshot.len ? "/" : "", PART(name->keyspace), name->keyspace.len ? "." : "",
                        PART(name->table), name->index.len ? "." : "", PART(name->index), PART(name->generation));
     return len < 0 ? NULL : text;

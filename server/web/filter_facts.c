@@ -48,14 +48,6 @@ static void clear(struct filter_facts *facts)
     facts->oldest_s = NAN;
 }
 
-/* The age of its oldest part, after parts that are over have been forgotten. */
-static double oldest_part(const struct bloom_filter *filter)
-{
-    struct bloom_window_state state;
-    bloom_window_state(filter, &state);
-    return state.parts ? (double)(bloom_window_now_us(filter) - state.oldest_us) / 1e6 : NAN;
-}
-
 void filter_facts_count(struct entry *entry, bool with_rate, struct filter_facts *facts_out)
 {
     const struct bloom_filter *filter = entry_shape(entry);
@@ -66,8 +58,11 @@ void filter_facts_count(struct entry *entry, bool with_rate, struct filter_facts
     facts_out->quarantined = !filter && !facts_out->unread;
     if (!filter)
         return;
-    if (bloom_filter_forgets(filter))
-        facts_out->oldest_s = oldest_part(filter);
+    if (bloom_filter_forgets(filter)) { /* parts that are over have been forgotten */
+        struct bloom_window_state state;
+        bloom_window_state(filter, &state);
+        facts_out->oldest_s = state.parts ? (double)(bloom_window_now_us(filter) - state.oldest_us) / 1e6 : NAN;
+    }
     facts_out->layers = bloom_filter_nlayers(filter);
     for (unsigned i = 0; i < facts_out->layers; i++) {
         struct bloom_layer_view layer;

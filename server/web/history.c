@@ -56,19 +56,6 @@ void history_destroy(struct history *history)
     free(history);
 }
 
-/* A command without memory for its marks has none. */
-static void set_mark(struct history *history, size_t command, const struct histogram *durations)
-{
-    struct marks *marks = history->marks[command];
-    if (!marks) {
-        history->marks[command] = marks = calloc(1, sizeof(*marks));
-        if (!marks)
-            return;
-    }
-    memcpy(&marks->older, &marks->newer, sizeof(marks->older));
-    memcpy(&marks->newer, durations, sizeof(marks->newer));
-}
-
 /* The durations of all commands. */
 static void sum_durations(struct history *history, struct server *server, struct histogram *sum)
 {
@@ -79,8 +66,14 @@ static void sum_durations(struct history *history, struct server *server, struct
         if (!counters_durations(server->stats.counters, i, &one))
             continue;
         histogram_sum(sum, &one);
-        if (marks)
-            set_mark(history, i, &one);
+        if (!marks)
+            continue;
+        if (!history->marks[i]) /* without memory it has none */
+            history->marks[i] = calloc(1, sizeof(struct marks));
+        if (history->marks[i]) {
+            memcpy(&history->marks[i]->older, &history->marks[i]->newer, sizeof(one));
+            memcpy(&history->marks[i]->newer, &one, sizeof(one));
+        }
     }
 }
 

@@ -101,17 +101,6 @@ void web_scan(struct web_request *request, void (*visit)(void *query, struct sli
     request->stage = WEB_SCANS;
 }
 
-/* The request whose turn it is; NULL: none waits. */
-static struct web_request *next_scan(struct web *web)
-{
-    for (size_t i = 0; i < web->nrequests; i++) {
-        struct web_request *request = web->requests[++web->scan_turn % web->nrequests];
-        if (request->stage == WEB_SCANS)
-            return request;
-    }
-    return NULL;
-}
-
 /* A filter of the data directory hides an SSTable's of the same name. */
 static void visit_sstable(void *ctx, struct slice key, struct entry *entry)
 {
@@ -122,8 +111,10 @@ static void visit_sstable(void *ctx, struct slice key, struct entry *entry)
 
 bool web_scan_step(struct web *web)
 {
-    struct web_request *request = next_scan(web);
-    if (!request)
+    struct web_request *request = NULL;
+    for (size_t i = 0; i < web->nrequests && (!request || request->stage != WEB_SCANS); i++)
+        request = web->requests[++web->scan_turn % web->nrequests];
+    if (!request || request->stage != WEB_SCANS)
         return false;
     struct web_pass *pass = &request->pass;
     const struct server *server = web->server;

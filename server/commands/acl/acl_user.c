@@ -84,17 +84,6 @@ static size_t bytes_of(const struct acl_user *user)
     return bytes;
 }
 
-/* What follows from its rules. */
-static void derive(struct acl_user *user)
-{
-    const unsigned all = ACL_ALL_KEYS | ACL_ALL_CHANNELS | ACL_ALL_COMMANDS;
-    user->unrestricted = (user->selectors[0].flags & all) == all;
-    user->bytes = bytes_of(user);
-    user->npatterns = 0;
-    for (size_t i = 0; i < user->nselectors; i++)
-        user->npatterns += user->selectors[i].nkeys;
-}
-
 struct acl_user *acl_user_ref(struct acl_user *user)
 {
     atomic_fetch_add_explicit(&user->refs, 1, memory_order_relaxed);
@@ -359,7 +348,12 @@ int acl_user_apply_words(struct acl_user *user, const struct slice *words, size_
     if (!is_closed(words, n, fault_out))
         return -1;
     enum acl_fault fault = apply_all(user, words, n, all_channels, scratch, fault_out);
-    derive(user);
+    const unsigned all = ACL_ALL_KEYS | ACL_ALL_CHANNELS | ACL_ALL_COMMANDS;
+    user->unrestricted = (user->selectors[0].flags & all) == all;
+    user->bytes = bytes_of(user);
+    user->npatterns = 0;
+    for (size_t i = 0; i < user->nselectors; i++)
+        user->npatterns += user->selectors[i].nkeys;
     return (int)fault;
 }
 

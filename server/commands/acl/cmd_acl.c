@@ -7,6 +7,7 @@
 
 #include "acl.h"
 #include "clock.h"
+#include "bytes.h"
 #include "command.h"
 #include "handlers.h"
 #include "host.h"
@@ -22,16 +23,6 @@ void cmd_acl_whoami(struct command_ctx *ctx)
 
 /* ---- ACL CAT ---- */
 
-static void reply_categories(struct reply *reply)
-{
-    size_t n = 0;
-    while (acl_category_name(n))
-        n++;
-    reply_array(reply, n);
-    for (size_t i = 0; i < n; i++)
-        reply_bulk_str(reply, acl_category_name(i));
-}
-
 void cmd_acl_cat(struct command_ctx *ctx)
 {
     const struct acl_command *command;
@@ -42,7 +33,12 @@ void cmd_acl_cat(struct command_ctx *ctx)
         return;
     }
     if (command_argc(ctx) == 2) {
-        reply_categories(ctx->reply);
+        size_t count = 0;
+        while (acl_category_name(count))
+            count++;
+        reply_array(ctx->reply, count);
+        for (size_t i = 0; i < count; i++)
+            reply_bulk_str(ctx->reply, acl_category_name(i));
         return;
     }
     struct slice name = command_arg(ctx, 2);
@@ -139,7 +135,7 @@ void cmd_acl_genpass(struct command_ctx *ctx)
             got += (size_t)n;
     }
     for (size_t i = 0; i < nbytes; i++)
-        snprintf(hex + 2 * i, 3, "%02x", random[i]);
+        hex_put(hex + 2 * i, (char)random[i]);
     reply_bulk(ctx->reply, hex, digits);
 }
 

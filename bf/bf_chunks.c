@@ -311,14 +311,10 @@ bool cf_chunk_place(const struct bloom_filter *filter, int64_t iterator, struct 
 
 /* ---- BF.LOAD ---- */
 
-bool bf_read_load(struct slice payload, bool terse, struct dump_plan *plan_out, struct errbuf *error_out)
+bool bf_read_load(struct slice payload, struct dump_plan *plan_out, struct errbuf *error_out)
 {
-    const char *theirs = valkey_load_error(payload.ptr, payload.len);
     if (valkey_restore_plan(VALKEY_LOAD, payload.ptr, payload.len, plan_out, error_out) == DUMP_OK)
         return true;
-    if (terse)
-        errbuf_set(error_out, "%s", theirs);
-    else
-        errbuf_prefix(error_out, "%s", theirs);
+    errbuf_prefix(error_out, "%s", valkey_load_error(payload.ptr, payload.len));
     return false;
 }

@@ -99,7 +99,7 @@ bool cf_chunk_place(const struct bloom_filter *filter, int64_t iterator, struct 
 /* ---- BF.LOAD ---- */
 
 /* The plan of a filter with this payload of valkey-bloom's, all of which is verified. False with the error for the
- * client: valkey-bloom's, and unless `terse` the reason behind it. */
-bool bf_read_load(struct slice payload, bool terse, struct dump_plan *plan_out, struct errbuf *error_out);
+ * client: valkey-bloom's, and the reason behind it. */
+bool bf_read_load(struct slice payload, struct dump_plan *plan_out, struct errbuf *error_out);
 
 #endif

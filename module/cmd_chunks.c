@@ -129,7 +129,7 @@ HANDLER(cmd_bf_load)
         return;
     if (call->value)
         engine.ReplyWithError(call->ctx, "BUSYKEY Target key name already exists.");
-    else if (bf_read_load(payload, false, &plan, &error))
+    else if (bf_read_load(payload, &plan, &error))
         load_value(call, &plan, payload);
     else
         call_error(call, "%s", error.text);

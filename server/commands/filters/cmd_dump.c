@@ -260,7 +260,8 @@ void cmd_restore(struct command_ctx *ctx)
 static void load_job(struct command_job *job)
 {
     const struct job_args *args = job->data;
-    const struct content_publication publication = {.how = {.only_new = true, .event = "bloom.load"}};
+    const char *event = bf_is_valkey(job->server) ? "bloom.reserve" : "bloom.load";
+    const struct content_publication publication = {.how = {.only_new = true, .event = event}};
     struct slice payload = args->argv[2];
     struct errbuf error = {""};
     struct dump_plan plan;
@@ -270,13 +271,11 @@ static void load_job(struct command_job *job)
         return;
     }
     rcu_reader_offline();
-    bool sound = bf_read_load(payload, false, &plan, &error);
+    bool sound = bf_read_load(payload, &plan, &error);
     rcu_reader_online();
-    if (!sound) {
-        reply_errorf(&job->reply, "%s", error.text);
-        return;
-    }
-    if (!content_prepare(job, args->argv[1], &plan.params, plan.shapes, plan.nlayers, &entry))
+    if (!sound)
+        reply_error(&job->reply, error.text);
+    if (!sound || !content_prepare(job, args->argv[1], &plan.params, plan.shapes, plan.nlayers, &entry))
         return;
     rcu_reader_offline();
     bloom_filter_expect_fill(entry_filter(entry));

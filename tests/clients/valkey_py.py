@@ -56,7 +56,7 @@ def test_dumps():
 
 
 def test_the_event_of_a_load():
-    """valkey-bloom's, not that of our own loads."""
+    """Events have Bloomery's names under both contracts."""
     path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "golden", "valkeybloom", "06_exp1", "load.bin")
     with open(path, "rb") as file:
         payload = file.read()
@@ -67,7 +67,7 @@ def test_the_event_of_a_load():
         until(lambda: client.pubsub_numpat() > 0, "it has subscribed")
         client.execute_command("BF.LOAD", "loaded", payload)
         got = until(events.get_message, "an event")
-        equal(got["data"], b"bloom.reserve")
+        equal(got["data"], b"bloom.load")
         events.close()
         client.config_set("notify-keyspace-events", "")
 

@@ -260,8 +260,7 @@ void cmd_restore(struct command_ctx *ctx)
 static void load_job(struct command_job *job)
 {
     const struct job_args *args = job->data;
-    const char *event = bf_is_valkey(job->server) ? "bloom.reserve" : "bloom.load";
-    const struct content_publication publication = {.how = {.only_new = true, .event = event}};
+    const struct content_publication publication = {.how = {.only_new = true, .event = "bloom.load"}};
     struct slice payload = args->argv[2];
     struct errbuf error = {""};
     struct dump_plan plan;

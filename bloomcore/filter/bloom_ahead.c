@@ -28,9 +28,9 @@ void bloom_ahead_aim(const struct bloom_ahead *ahead, const void *data, size_t l
 
     aim_out->hash = bloom_geometry_hash(&ahead->geometry, data, len);
     bloom_geometry_bits(&ahead->geometry, aim_out->hash, aim_out->bit);
-    unsigned n = ahead->geometry.k;
-    if (ahead->first_words && bloom_geometry_is_far(&ahead->geometry) && n > BLOOM_FIRST_BITS)
-        n = BLOOM_FIRST_BITS;
+    unsigned n = ahead->first_words && bloom_geometry_is_far(&ahead->geometry)
+                     ? bloom_geometry_first_bits(&ahead->geometry)
+                     : bloom_geometry_lines(&ahead->geometry);
     for (unsigned i = 0; i < n; i++)
         __builtin_prefetch(&words[aim_out->bit[i] >> 6]);
 }

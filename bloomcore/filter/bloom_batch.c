@@ -133,7 +133,7 @@ static void fetch(const struct bloom_batch *batch, const struct bloom_layer *lay
     prefetch(batch, layer, count);
     for (unsigned i = 0; i < OLDER_AHEAD && (layer = bloom_layer_older(layer)); i++) {
         if (layer_bytes(layer) > CACHE_BYTES)
-            prefetch(batch, layer, layer->geometry->k < BLOOM_FIRST_BITS ? layer->geometry->k : BLOOM_FIRST_BITS);
+            prefetch(batch, layer, bloom_geometry_first_bits(layer->geometry));
     }
 }
 
@@ -153,7 +153,7 @@ void bloom_batch_start(struct bloom_batch *batch, const struct bloom_filter *fil
 
     hash_batch(batch, layer, items, n);
     if (layer_bytes(layer) > CACHE_BYTES)
-        fetch(batch, layer, layer->geometry->k);
+        fetch(batch, layer, bloom_geometry_lines(layer->geometry));
 }
 
 bool bloom_batch_start_staged(struct bloom_batch *batch, const struct bloom_filter *filter,
@@ -161,7 +161,7 @@ bool bloom_batch_start_staged(struct bloom_batch *batch, const struct bloom_filt
 {
     const struct bloom_layer *layer = bloom_filter_newest(filter);
 
-    if (layer->geometry->k <= BLOOM_FIRST_BITS || !bloom_geometry_is_far(layer->geometry)) {
+    if (bloom_geometry_lines(layer->geometry) <= BLOOM_FIRST_BITS || !bloom_geometry_is_far(layer->geometry)) {
         bloom_batch_start(batch, filter, items, n);
         return false;
     }
@@ -218,7 +218,7 @@ void bloom_batch_fetch(const struct bloom_batch *batch, const struct bloom_filte
     const struct bloom_layer *newest = bloom_filter_newest(filter);
 
     if (layer_bytes(newest) <= CACHE_BYTES) /* the words of larger ones are on their way */
-        prefetch(batch, newest, newest->geometry->k);
+        prefetch(batch, newest, bloom_geometry_lines(newest->geometry));
 }
 
 /* The items whose first bits are set in the layer. */
@@ -236,7 +236,7 @@ void bloom_batch_narrow(const struct bloom_batch *batch, const struct bloom_filt
     const struct bloom_layer *layer = bloom_filter_newest(filter);
     uint32_t present = 0;
 
-    if (layer->geometry->k <= BLOOM_FIRST_BITS) /* the layer may have been added since the start */
+    if (bloom_geometry_lines(layer->geometry) <= BLOOM_FIRST_BITS) /* the layer may have been added since the start */
         return;
     BLOOM_BY_WALK(layer->geometry, query_first, batch, layer, &present);
     prefetch_scalar(batch, layer, BLOOM_FIRST_BITS, layer->geometry->k, present);
@@ -433,7 +433,7 @@ size_t bloom_batch_adds(const struct bloom_filter *filter)
 unsigned bloom_filter_young_bits(const struct bloom_filter *filter)
 {
     const struct bloom_layer *newest = bloom_filter_newest(filter);
-    return is_young(newest) ? newest->geometry->k : 0;
+    return is_young(newest) ? bloom_geometry_lines(newest->geometry) : 0;
 }
 
 /* Adds the `absent` items, in order, under the filter's lock, while the layer that was the newest at their test has

@@ -63,7 +63,7 @@ BLOOM_WALKS void fetch_walk(const struct bloom_layer *layer, struct bloom_hash h
     const _Atomic uint64_t *words = bloom_layer_words(layer);
     struct bloom_walk walk = bloom_walk_start(layer->geometry, hash);
     bloom_walk_skip(&walk, 2);
-    for (unsigned i = 2; i < layer->geometry->k; i++)
+    for (unsigned i = 2; i < bloom_geometry_lines(layer->geometry); i++)
         __builtin_prefetch((const void *)&words[bloom_walk_step(&walk, kind) >> 6], 0, 2);
     __asm__ volatile(""); /* gcc removes calls of functions that only prefetch */
 }

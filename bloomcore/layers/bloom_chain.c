@@ -365,6 +365,8 @@ void bloom_geometry_bits_other(const struct bloom_geometry *geometry, struct blo
 
 bool bloom_layer_test_other(const struct bloom_layer *layer, struct bloom_hash hash)
 {
+    if (layer->geometry->walk == BLOOM_WALK_BLOCK)
+        return bloom_walk_test(layer, hash, BLOOM_WALK_BLOCK);
     return layer->geometry->walk == BLOOM_WALK_PRIME ? bloom_walk_test(layer, hash, BLOOM_WALK_PRIME)
                                                      : bloom_walk_test(layer, hash, BLOOM_WALK_UNSIGNED);
 }

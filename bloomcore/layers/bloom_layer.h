@@ -176,6 +176,12 @@ static inline bool bloom_test_bits(const _Atomic uint64_t *words, const uint64_t
     return all;
 }
 
+/* The cache lines of an item. */
+static inline unsigned bloom_geometry_lines(const struct bloom_geometry *geometry)
+{
+    return geometry->walk == BLOOM_WALK_BLOCK ? 1 : geometry->k;
+}
+
 /* The same of the walk's next n bits. */
 BLOOM_WALKS bool bloom_walk_test_next(const _Atomic uint64_t *words, struct bloom_walk *walk, unsigned n,
                                       enum bloom_walk_kind kind)

@@ -3,6 +3,7 @@
  * query passes a chain when it passes any layer. */
 #include <math.h>
 
+#include "blocked.h"
 #include "bloom_chain.h"
 #include "bloom_layout.h"
 #include "bloom_state.h"
@@ -93,6 +94,20 @@ void bloom_layer_state(const struct bloom_layer_view *layer, struct bloom_state 
     bloom_layer_state_sampled(layer, UINT64_MAX, state_out);
 }
 
+/* The rate of a layer in blocks, from `sample` words: a block has its own. */
+static double rate_of_blocks(const struct bloom_layer_view *layer, uint64_t sample)
+{
+    uint64_t n = layer->shape.nwords / BLOCK_WORDS, run = SAMPLE_RUN / BLOCK_WORDS, runs = sample / SAMPLE_RUN + 1;
+    const _Atomic uint64_t *blocks = layer->words + layer->shape.nwords % BLOCK_WORDS;
+    double rate = 0;
+
+    if (sample >= layer->shape.nwords || runs * run >= n)
+        return blocked_rate_of_bits(blocks, n, layer->shape.k);
+    for (uint64_t i = 0; i < runs; i++)
+        rate += blocked_rate_of_bits(blocks + n / runs * i * BLOCK_WORDS, run, layer->shape.k);
+    return rate / (double)runs;
+}
+
 void bloom_layer_state_sampled(const struct bloom_layer_view *layer, uint64_t sample, struct bloom_state *state_out)
 {
     if (bloom_layout_of(layer->shape.variant)->slots) {
@@ -110,6 +125,8 @@ void bloom_layer_state_sampled(const struct bloom_layer_view *layer, uint64_t sa
         return;
     }
     bloom_shape_state(&layer->shape, count_sample(layer->words, bloom_shape_bits(&layer->shape), sample), state_out);
+    if (bloom_layout_of(layer->shape.variant)->walk == BLOOM_WALK_BLOCK)
+        state_out->rate = rate_of_blocks(layer, sample);
 }
 
 /* A chain's state, layer by layer. The logarithm keeps rates far below 2^-53. */

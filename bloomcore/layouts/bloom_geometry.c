@@ -11,14 +11,17 @@ void bloom_geometry_init(struct bloom_geometry *geometry, const struct bloom_sha
                          uint64_t capacity, double error_rate)
 {
     const struct bloom_layout *layout = bloom_layout_of(shape->variant);
-    uint64_t bits = layout->any_buckets ? shape->capacity / shape->k : bloom_shape_bits(shape); /* 2 at least */
-    unsigned log2_ceil = 64 - (unsigned)__builtin_clzll(bits - 1);
+    bool blocks = layout->walk == BLOOM_WALK_BLOCK;
+    uint64_t bits = layout->any_buckets ? shape->capacity / shape->k
+                    : blocks            ? shape->nwords / BLOCK_WORDS
+                                        : bloom_shape_bits(shape);
+    unsigned log2_ceil = 64 - (unsigned)__builtin_clzll((bits - 1) | 1);
 
     CHECK(bloom_shape_valid(shape, NULL) && index < BLOOM_MAX_LAYERS);
     *geometry = (struct bloom_geometry){
         .bits = bits,
         .magic = (uint64_t)((((unsigned __int128)1 << (63 + log2_ceil)) + bits - 1) / bits),
-        .shift = (uint8_t)(log2_ceil - 1),
+        .shift = (uint8_t)(blocks ? shape->nwords % BLOCK_WORDS : log2_ceil - 1),
         .k = shape->k,
         .variant = shape->variant,
         .hash = layout->hash,

@@ -16,6 +16,9 @@
  * valkey-bloom's layout: the first two indexes are the halves of the hash mod bits. The others are (x mod 2^64 mod
  * BLOOM_WALK_MODULUS) mod bits, with x as above; bits is even there, too.
  *
+ * Blocks: the block is floor(h1 * blocks / 2^64). The upper 9 bits of h2 are an index in it, those of h2 times
+ * BLOOM_WALK_MIX (mod 2^64) the next one, and so on.
+ *
  * Which of them it is (enum bloom_walk_kind) is decided once for each item and layer, not for each bit: functions that
  * walk take it as a constant and are compiled for each. Everything is inline: this is the inner loop of every query.
  * Thread: any. */
@@ -25,14 +28,15 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "blocked.h"
 #include "bloom_key.h"
 #include "bloom_layout.h"
 #include "valkey.h"
 
 struct bloom_geometry {
-    uint64_t bits;         /* the modulus: bloom_shape_bits(); of a BLOOM_CUCKOO_RATE the number of buckets */
+    uint64_t bits;         /* the modulus: bloom_shape_bits(); the number of buckets or blocks, if it has such */
     uint64_t magic;        /* reciprocal of bits, see above */
-    uint8_t shift;         /* l - 1: the shift that remains of 2^(63+l) after the product's high half */
+    uint8_t shift;         /* l - 1: what remains of 2^(63+l) after the high half; the words before the first block */
     uint8_t k;             /* bits per item */
     uint8_t variant;       /* enum bloom_variant */
     uint8_t hash, walk;    /* as in the layout's row; so is h1_first */
@@ -56,6 +60,9 @@ struct bloom_geometry {
 
 /* 2^64 - 59, the largest prime below 2^64. */
 #define BLOOM_WALK_MODULUS UINT64_C(0xffffffffffffffc5)
+
+/* Odd, near 2^64 divided by the golden ratio: a product's upper bits depend on all bits of h2. */
+#define BLOOM_WALK_MIX UINT64_C(0x9e3779b97f4a7c15)
 
 /* Bits that are tested, and fetched, before the others: in a half full layer a quarter of the absent items pass. */
 #define BLOOM_FIRST_BITS 2
@@ -137,7 +144,7 @@ static inline struct bloom_walk bloom_walk_start(const struct bloom_geometry *ge
     };
 }
 
-/* Equals n calls of bloom_walk_next(). */
+/* Equals n steps of a walk that is not in a block. */
 static inline void bloom_walk_skip(struct bloom_walk *walk, unsigned n)
 {
     walk->at += walk->step * n;
@@ -199,11 +206,22 @@ static inline uint64_t bloom_walk_next_prime(struct bloom_walk *walk)
     return bloom_reduce_unsigned(u, walk);
 }
 
+static inline uint64_t bloom_walk_next_in_block(struct bloom_walk *walk)
+{
+    uint64_t block = (uint64_t)(((unsigned __int128)walk->at * walk->bits) >> 64);
+    uint64_t bit = (block * BLOCK_WORDS + walk->shift) * 64 + (walk->step >> 55);
+
+    walk->step *= BLOOM_WALK_MIX;
+    return bit;
+}
+
 /* `kind` (enum bloom_walk_kind) must be a constant where this is inlined. */
 static inline uint64_t bloom_walk_step(struct bloom_walk *walk, enum bloom_walk_kind kind)
 {
     if (kind == BLOOM_WALK_PRIME)
         return bloom_walk_next_prime(walk);
+    if (kind == BLOOM_WALK_BLOCK)
+        return bloom_walk_next_in_block(walk);
     return kind == BLOOM_WALK_SIGNED ? bloom_walk_next(walk) : bloom_walk_next_unsigned(walk);
 }
 
@@ -214,6 +232,8 @@ static inline uint64_t bloom_walk_step(struct bloom_walk *walk, enum bloom_walk_
             function(__VA_ARGS__, BLOOM_WALK_SIGNED);   \
         else if ((geometry)->walk == BLOOM_WALK_PRIME)  \
             function(__VA_ARGS__, BLOOM_WALK_PRIME);    \
+        else if ((geometry)->walk == BLOOM_WALK_BLOCK)  \
+            function(__VA_ARGS__, BLOOM_WALK_BLOCK);    \
         else                                            \
             function(__VA_ARGS__, BLOOM_WALK_UNSIGNED); \
     } while (0)

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "blocked.h"
 #include "bloom_size.h"
 #include "check.h"
 #include "cuckoo_shape.h"
@@ -10,20 +11,20 @@
 
 /* The vector code needs 4096 bits, or 8192 where sums are not halved by taking their absolute values (bloom_vector.c).
  */
-#define CASSANDRA                                                                                      \
-    .hash = BLOOM_HASH_MURMUR3, .walk = BLOOM_WALK_SIGNED, .options_mask = 0xff, .max_k = BLOOM_MAX_K, \
-    .vector_bits = 4096, .valid = bloom_shape_has_no_numbers, .size = bloom_size_shape,                \
+#define CASSANDRA                                                                                        \
+    .hash = BLOOM_HASH_MURMUR3, .walk = BLOOM_WALK_SIGNED, .options_mask = 0xff, .max_k = BLOOM_MAX_K,   \
+    .windows = true, .vector_bits = 4096, .valid = bloom_shape_has_no_numbers, .size = bloom_size_shape, \
     .next_rate = bloom_size_next_rate, .rate = bloom_size_rate, .excess = bloom_size_excess
 
-#define REDISBLOOM                                                                                       \
-    .walk = BLOOM_WALK_UNSIGNED, .h1_first = true, .own_numbers = true, .max_k = BLOOM_MAX_HASHES,       \
-    .options_mask = REDISBLOOM_FORCE64 | BLOOM_OPTION_CUCKOO | BLOOM_OPTION_VALKEY, .vector_bits = 8192, \
-    .valid = redisbloom_shape_valid, .size = redisbloom_size, .next_rate = redisbloom_next_rate,         \
-    .rate = bloom_size_rate_unsigned, .excess = bloom_size_excess_unsigned
+#define REDISBLOOM                                                                                                  \
+    .walk = BLOOM_WALK_UNSIGNED, .h1_first = true, .own_numbers = true, .max_k = BLOOM_MAX_HASHES,                  \
+    .options_mask = REDISBLOOM_FORCE64 | BLOOM_OPTION_FAMILY, .vector_bits = 8192, .valid = redisbloom_shape_valid, \
+    .size = redisbloom_size, .next_rate = redisbloom_next_rate, .rate = bloom_size_rate_unsigned,                   \
+    .excess = bloom_size_excess_unsigned
 
 #define CUCKOO                                                                              \
     .walk = BLOOM_WALK_NONE, .own_numbers = true, .slots = true, .max_k = BLOOM_MAX_HASHES, \
-    .options_mask = BLOOM_OPTION_CUCKOO | BLOOM_OPTION_RATE, .next_rate = cuckoo_next_rate
+    .options_mask = BLOOM_OPTION_FAMILY | BLOOM_OPTION_RATE, .next_rate = cuckoo_next_rate
 
 const struct bloom_layout bloom_layouts[BLOOM_VARIANTS + 1] = {
     [BLOOM_NA] = {CASSANDRA, .name = "na"},
@@ -40,7 +41,7 @@ const struct bloom_layout bloom_layouts[BLOOM_VARIANTS + 1] = {
                       .h1_first = true,
                       .own_numbers = true,
                       .max_k = BLOOM_MAX_HASHES,
-                      .options_mask = BLOOM_OPTION_VALKEY,
+                      .options_mask = BLOOM_OPTION_FAMILY,
                       .options = BLOOM_OPTION_VALKEY,
                       .vector_bits = 8192,
                       .valid = valkey_shape_valid,
@@ -48,6 +49,20 @@ const struct bloom_layout bloom_layouts[BLOOM_VARIANTS + 1] = {
                       .next_rate = valkey_next_rate,
                       .rate = bloom_size_rate_unsigned,
                       .excess = bloom_size_excess_unsigned},
+    [BLOOM_BLOCKED] = {.name = "blocked",
+                       .hash = BLOOM_HASH_MURMUR3,
+                       .walk = BLOOM_WALK_BLOCK,
+                       .h1_first = true,
+                       .own_numbers = true,
+                       .windows = true,
+                       .max_k = BLOCKED_MAX_K,
+                       .options_mask = BLOOM_OPTION_FAMILY,
+                       .options = BLOOM_OPTION_BLOCKED,
+                       .valid = blocked_shape_valid,
+                       .size = blocked_size,
+                       .next_rate = bloom_size_next_rate,
+                       .rate = blocked_rate,
+                       .excess = blocked_excess},
     [BLOOM_VARIANTS] = {.walk = BLOOM_WALK_NONE, .own_numbers = true},
 };
 
@@ -88,7 +103,7 @@ bool bloom_shape_valid(const struct bloom_shape *shape, struct errbuf *err)
         errbuf_set(err, "hash count %u: must be in the range [1, %u]", shape->k, layout->max_k);
         return false;
     }
-    if (shape->level >= BLOOM_MAX_LAYERS || (shape->level && layout->own_numbers)) {
+    if (shape->level >= BLOOM_MAX_LAYERS || (shape->level && !layout->windows)) {
         errbuf_set(err, "invalid level %u of a part", shape->level);
         return false;
     }

@@ -22,6 +22,7 @@ enum bloom_walk_kind {
     BLOOM_WALK_SIGNED,   /* Cassandra's: the remainders of signed sums */
     BLOOM_WALK_UNSIGNED, /* RedisBloom's: those of unsigned ones */
     BLOOM_WALK_PRIME,    /* valkey-bloom's: both halves of the hash, then sums mod a prime below 2^64 */
+    BLOOM_WALK_BLOCK,    /* blocked: the first half chooses a block, the second one the bits in it */
     BLOOM_WALK_NONE,     /* slots: cuckoo_slots.h */
 };
 
@@ -34,6 +35,7 @@ struct bloom_layout {
     uint8_t max_k;
     bool h1_first;        /* the hash's first half is the base of a walk, the second one the increment */
     bool own_numbers;     /* a layer, and its file, states its capacity, rate and bits per entry (struct bloom_shape) */
+    bool windows;         /* its filters may forget (bloom_window.h) */
     bool slots;           /* a cuckoo filter: slots instead of bits */
     bool any_buckets;     /* their buckets may be any number, which is the modulus then; otherwise 2^n2 */
     bool big_endian;      /* the words in files; in memory they are little-endian always */
@@ -74,8 +76,8 @@ enum bloom_variant bloom_params_variant(const struct bloom_params *params);
 /* Whether the same bits mean the same in both: at most the order of bytes in files differs. */
 bool bloom_layouts_agree(unsigned a, unsigned b);
 
-/* "na", "me", "ka", "redisbloom", "redisbloom32", "cuckoo", "cuckoo-rate", "valkey"; and back, false if it is none of
- * them. */
+/* "na", "me", "ka", "redisbloom", "redisbloom32", "cuckoo", "cuckoo-rate", "valkey", "blocked"; and back, false if it
+ * is none of them. */
 const char *bloom_variant_name(unsigned variant);
 bool bloom_variant_parse(const char *text, size_t len, enum bloom_variant *variant_out);
 

@@ -17,10 +17,12 @@ static bool cuckoo_params_valid(const struct bloom_params *params, struct errbuf
     return false;
 }
 
-static bool redisbloom_options_valid(const struct bloom_params *params, struct errbuf *err)
+static bool options_valid(const struct bloom_params *params, struct errbuf *err)
 {
     unsigned options = params->redisbloom;
 
+    if (options == BLOOM_OPTION_BLOCKED)
+        return true;
     if (options & ~REDISBLOOM_OPTIONS)
         errbuf_set(err, "unknown options %u", options);
     else if (options && !(options & REDISBLOOM_NO_SCALING) != (params->expansion != 0))
@@ -62,8 +64,8 @@ static bool window_valid(const struct bloom_params *params, struct errbuf *err)
         errbuf_set(err, "parts of a window without a window");
         return false;
     }
-    if (params->redisbloom) {
-        errbuf_set(err, "a window has Cassandra's layout: it excludes LAYOUT redisbloom and LAYOUT valkey");
+    if (params->redisbloom && params->redisbloom != BLOOM_OPTION_BLOCKED) {
+        errbuf_set(err, "a window has Cassandra's layout or LAYOUT blocked, not LAYOUT redisbloom or valkey");
         return false;
     }
     if (params->window_parts < 1 || params->window_parts > BLOOM_WINDOW_MAX_PARTS ||
@@ -106,5 +108,5 @@ bool bloom_params_valid(const struct bloom_params *params, struct errbuf *err)
     }
     if (!window_valid(params, err))
         return false;
-    return bloom_params_have_seed(params) ? seeded_params_valid(params, err) : redisbloom_options_valid(params, err);
+    return bloom_params_have_seed(params) ? seeded_params_valid(params, err) : options_valid(params, err);
 }

@@ -34,8 +34,9 @@ enum bloom_variant {
     BLOOM_CUCKOO = 5,       /* RedisBloom's cuckoo filters (cuckoo.h): slots of a byte instead of bits */
     BLOOM_CUCKOO_RATE = 6,  /* ours, which keep an error rate: slots of 8, 12 or 16 bits, any number of buckets */
     BLOOM_VALKEY = 7,       /* valkey-bloom (valkey.h): SipHash-1-3 under both halves of a filter's seed */
+    BLOOM_BLOCKED = 8,      /* ours (blocked.h): Cassandra's hash, the bits of an item in one block of 64 bytes */
 };
-#define BLOOM_VARIANTS 8
+#define BLOOM_VARIANTS 9
 
 /* The secret of a filter whose layout hashes under one: two keys of SipHash, little-endian. */
 #define BLOOM_SEED_BYTES 32
@@ -55,7 +56,8 @@ struct bloom_params {
     uint32_t expansion; /* capacity of a layer relative to the one before, 1..BLOOM_MAX_EXPANSION; 0: fixed size */
     uint8_t redisbloom; /* the options of a filter in another layout than Cassandra's (below); in that 0 */
 
-    /* Of a window (bloom_window.h), in Cassandra's layout only; otherwise 0. The capacity is that of one window. */
+    /* Of a window (bloom_window.h), in Cassandra's layout or blocks; otherwise 0. The capacity is that of one window.
+     */
     uint8_t window_flags;  /* BLOOM_WINDOW_* */
     uint16_t window_parts; /* 1..BLOOM_WINDOW_MAX_PARTS */
     uint64_t window;       /* the time that items are kept, in microseconds, or the number of later items */
@@ -78,9 +80,11 @@ struct bloom_params {
 #define BLOOM_OPTION_CUCKOO     16u /* ours: a cuckoo filter; of the others it may have REDISBLOOM_NO_SCALING, and */
 #define BLOOM_OPTION_RATE       REDISBLOOM_NOROUND /* it keeps an error rate: BLOOM_CUCKOO_RATE */
 
-#define BLOOM_OPTION_VALKEY 32u /* valkey-bloom's layout, without any other option */
+#define BLOOM_OPTION_VALKEY  32u /* valkey-bloom's layout, without any other option */
+#define BLOOM_OPTION_BLOCKED 48u /* LAYOUT blocked, without any other option */
 
-#define BLOOM_OPTIONS (REDISBLOOM_OPTIONS | BLOOM_OPTION_CUCKOO | BLOOM_OPTION_VALKEY) /* that a filter may have */
+#define BLOOM_OPTION_FAMILY 48u                                        /* the bits in which these three differ */
+#define BLOOM_OPTIONS       (REDISBLOOM_OPTIONS | BLOOM_OPTION_FAMILY) /* that a filter may have */
 
 /* Items that a layer in that layout may be made for: numbers of adds in the log have 40 bits. */
 #define REDISBLOOM_MAX_ENTRIES ((UINT64_C(1) << 40) - 1)
@@ -99,13 +103,13 @@ static inline bool bloom_params_is_window(const struct bloom_params *params)
 
 static inline bool bloom_params_is_cuckoo(const struct bloom_params *params)
 {
-    return params->redisbloom & BLOOM_OPTION_CUCKOO;
+    return (params->redisbloom & BLOOM_OPTION_FAMILY) == BLOOM_OPTION_CUCKOO;
 }
 
 /* Whether its layout has a tightening ratio, and hashes under a seed of the filter. */
 static inline bool bloom_params_have_seed(const struct bloom_params *params)
 {
-    return params->redisbloom & BLOOM_OPTION_VALKEY;
+    return (params->redisbloom & BLOOM_OPTION_FAMILY) == BLOOM_OPTION_VALKEY;
 }
 
 /* Whether it is a cuckoo filter in our layout, which keeps its error rate over all sub-filters. */
@@ -127,9 +131,9 @@ struct bloom_shape {
     uint8_t variant; /* enum bloom_variant */
     uint16_t level;  /* of a window: the layer's place in its part; otherwise 0 */
 
-    /* RedisBloom's and valkey-bloom's layouts only, otherwise 0. There each layer states its own parameters. A layer of
-     * a cuckoo filter has buckets of k slots: 2^n2 buckets in RedisBloom's layout, any number in ours, with an n2 of 0.
-     * Its capacity is its number of slots, and bpe the bits of a slot. */
+    /* Not of Cassandra's layouts, there 0. In the others each layer states its own parameters. A layer of a cuckoo
+     * filter has buckets of k slots: 2^n2 buckets in RedisBloom's layout, any number in ours, with an n2 of 0. Its
+     * capacity is its number of slots, and bpe the bits of a slot. */
     uint8_t n2;          /* items have bits in the first 2^n2 only; 0: in all */
     uint8_t spare_bytes; /* 0..7 bytes of the last word that the layer does not have */
     uint64_t capacity;   /* 1..REDISBLOOM_MAX_ENTRIES */

@@ -94,15 +94,19 @@ static unsigned flags_of(const struct bloom_params *params)
            (bloom_params_have_seed(params) ? HAS_SEED : 0);
 }
 
+static size_t window_bytes(unsigned nlayers, unsigned flags)
+{
+    return flags & HAS_WINDOW ? DUMP_WINDOW_BYTES + (size_t)nlayers * DUMP_TURN_BYTES : 0;
+}
+
 /* `variant`: of the layers. */
 static size_t header_bytes(unsigned nlayers, unsigned variant, unsigned flags)
 {
     size_t bytes = PARAMS_BYTES + (size_t)nlayers * LAYER_BYTES + (flags & HAS_KEY ? KEY_BYTES : 0) +
                    (flags & HAS_SEED ? SEED_BYTES : 0);
 
-    if (flags & HAS_WINDOW)
-        return bytes + DUMP_WINDOW_BYTES + (size_t)nlayers * DUMP_TURN_BYTES;
-    return bytes + (bloom_layout_of(variant)->own_numbers ? (size_t)nlayers * OWN_BYTES : 0);
+    return bytes + window_bytes(nlayers, flags) +
+           (bloom_layout_of(variant)->own_numbers ? (size_t)nlayers * OWN_BYTES : 0);
 }
 
 static size_t plan_bytes(const struct dump_plan *plan)
@@ -141,7 +145,7 @@ size_t dump_chunk_bytes(const struct dump_plan *plan, uint32_t index)
     }
 }
 
-/* The fields of layers in RedisBloom's layout. */
+/* The fields of layers that state their own numbers. */
 static void write_own(const struct dump_plan *plan, unsigned char *at)
 {
     for (unsigned i = 0; i < plan->nlayers; i++) {
@@ -172,10 +176,11 @@ static void write_plan(const struct dump_plan *plan, uint64_t nonce, unsigned ch
         le16_put(at + AT_LEVEL, plan->shapes[i].level);
         at[AT_FLAGS] = (unsigned char)flags_of(&plan->params);
     }
+    unsigned char *behind = out + PARAMS_BYTES + (size_t)plan->nlayers * LAYER_BYTES;
     if (bloom_params_is_window(&plan->params))
-        dump_write_window(plan, out + PARAMS_BYTES + (size_t)plan->nlayers * LAYER_BYTES);
+        dump_write_window(plan, behind);
     if (bloom_layout_of(plan->shapes[0].variant)->own_numbers)
-        write_own(plan, out + PARAMS_BYTES + (size_t)plan->nlayers * LAYER_BYTES);
+        write_own(plan, behind + window_bytes(plan->nlayers, flags_of(&plan->params)));
     if (plan->params.key)
         le64_put(out + plan_bytes(plan) - KEY_BYTES, plan->params.key);
     if (bloom_params_have_seed(&plan->params))
@@ -186,7 +191,8 @@ static void write_plan(const struct dump_plan *plan, uint64_t nonce, unsigned ch
 /* The layers of a plan. DUMP_OK or DUMP_BAD. */
 static int read_layers(const unsigned char *at, struct dump_plan *plan, struct errbuf *err)
 {
-    const unsigned char *own = at + (size_t)plan->nlayers * LAYER_BYTES;
+    const unsigned char *own =
+        at + (size_t)plan->nlayers * LAYER_BYTES + window_bytes(plan->nlayers, flags_of(&plan->params));
     bool window = bloom_params_is_window(&plan->params);
     uint64_t bytes = 0;
 

@@ -134,7 +134,7 @@ int filterdb_variant_parse(const char *text, size_t len, enum bloom_variant *var
     return FILTERDB_OK;
 }
 
-/* ---- bits of RedisBloom's and valkey-bloom's layouts ---- */
+/* ---- bits of the other layouts ---- */
 
 #define MAGIC   "BLOOMRBL"
 #define VERSION 1
@@ -206,6 +206,29 @@ static int check_seeded(const unsigned char *bytes, uint64_t size, uint64_t expa
     return BLOOM_REFUSED;
 }
 
+static int check_blocked(uint64_t expansion, const struct redisbloom_layer *layer, struct bloom_params *params_out,
+                         struct bloom_shape *shape_out, struct errbuf *err)
+{
+    *shape_out = (struct bloom_shape){.nwords = layer->bits / 64,
+                                      .k = (uint8_t)layer->hashes,
+                                      .variant = BLOOM_BLOCKED,
+                                      .capacity = layer->entries,
+                                      .error_rate = layer->error,
+                                      .bpe = layer->bpe};
+    *params_out = (struct bloom_params){.capacity = layer->entries,
+                                        .error_rate = layer->error,
+                                        .expansion = (uint32_t)expansion,
+                                        .redisbloom = BLOOM_OPTION_BLOCKED};
+    if (!bloom_params_valid(params_out, err) || !bloom_shape_valid(shape_out, err))
+        return BLOOM_REFUSED;
+    if (layer->bits % 64 == 0 && layer->hashes == shape_out->k && layer->n2 == 0 && layer->count <= layer->entries)
+        return BLOOM_OK;
+    errbuf_set(err, "%llu bits, %llu hashes, n2 %llu and %llu items of %llu do not belong together",
+               (unsigned long long)layer->bits, (unsigned long long)layer->hashes, (unsigned long long)layer->n2,
+               (unsigned long long)layer->count, (unsigned long long)layer->entries);
+    return BLOOM_REFUSED;
+}
+
 int bits_file_decode_header(const unsigned char *bytes, uint64_t size, struct bloom_params *params_out,
                             struct bloom_shape *shape_out, uint64_t *items_out, struct errbuf *err)
 {
@@ -227,9 +250,11 @@ int bits_file_decode_header(const unsigned char *bytes, uint64_t size, struct bl
         .n2 = le32_get(bytes + 68),
     };
     uint64_t expansion = le64_get(bytes + 16);
-    int rc = le32_get(bytes + 12) == BLOOM_OPTION_VALKEY
-                 ? check_seeded(bytes, size, expansion, &layer, params_out, shape_out, err)
-                 : redisbloom_check_first(le32_get(bytes + 12), expansion, &layer, params_out, shape_out, err);
+    uint32_t options = le32_get(bytes + 12);
+    int rc = options == BLOOM_OPTION_VALKEY ? check_seeded(bytes, size, expansion, &layer, params_out, shape_out, err)
+             : options == BLOOM_OPTION_BLOCKED
+                 ? check_blocked(expansion, &layer, params_out, shape_out, err)
+                 : redisbloom_check_first(options, expansion, &layer, params_out, shape_out, err);
     if (rc == BLOOM_OK && expansion != params_out->expansion) { /* RedisBloom's own values may have any */
         errbuf_set(err, "expansion %llu in a filter of fixed size: must be 0", (unsigned long long)expansion);
         rc = BLOOM_REFUSED;

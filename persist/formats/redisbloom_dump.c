@@ -13,11 +13,10 @@
 
 bool redisbloom_is_layout(const struct bloom_filter *filter)
 {
-    struct bloom_layer_view view;
+    const struct bloom_params *params = bloom_filter_params(filter);
+    const struct bloom_layout *layout = bloom_layout_of(bloom_params_variant(params));
 
-    bloom_filter_layer(filter, 0, &view);
-    return bloom_layout_of(view.shape.variant)->own_numbers && !bloom_filter_params(filter)->key &&
-           !bloom_layout_has_seed(view.shape.variant);
+    return (layout->walk == BLOOM_WALK_UNSIGNED || layout->slots) && !params->key;
 }
 
 static uint64_t sum_bytes(const struct redisbloom_filter *value)

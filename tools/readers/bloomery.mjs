@@ -102,11 +102,12 @@ export function murmur2Of32Bits(item) {
 }
 
 const MAX_BITS = 64n * 0x7fffffffn;
-const LAYOUTS = ["na", "me", "ka", "redisbloom", "redisbloom32"];
+const LAYOUTS = ["na", "me", "ka", "redisbloom", "redisbloom32", "blocked"];
+const BLOCKED = 48; // the options of LAYOUT blocked
 
 // The bytes of one or more files, one behind the other: the layers of a filter. `layout` is "na" (Cassandra 4.0 and later), "me"
-// (Cassandra 3.x, ScyllaDB mc to mt) or "ka" (before) for Filter.db files; "redisbloom" or "redisbloom32" for the layers that
-// `bloomery export` writes of a filter in RedisBloom's layout. `layers` is how many there must be, without it one or more. Throws a
+// (Cassandra 3.x, ScyllaDB mc to mt) or "ka" (before) for Filter.db files; "redisbloom", "redisbloom32" or "blocked" for the layers
+// that `bloomery export` writes of a filter in RedisBloom's layout, or in blocks. `layers` is how many there must be, without it one or more. Throws a
 // RangeError if these are not whole files.
 export class Filter {
     #bytes;
@@ -123,7 +124,8 @@ export class Filter {
         this.#layout = layout;
         this.#flip = layout === "me" || layout === "ka" ? 7 : 0; // of the number of a byte in its word
         this.layers = [];
-        for (let at = 0; at < bytes.length;) at += layout.startsWith("redisbloom") ? this.#takeRedisBloom(view, at) : this.#takeFilterDb(view, at);
+        const isFilterDb = ["na", "me", "ka"].includes(layout);
+        for (let at = 0; at < bytes.length;) at += isFilterDb ? this.#takeFilterDb(view, at) : this.#takeLayer(view, at);
         if (this.layers.length > 1024) throw new RangeError("a filter has at most 1024 layers");
         if (layers === undefined ? this.layers.length === 0 : this.layers.length !== layers)
             throw new RangeError(`the data have ${this.layers.length} layers`);
@@ -138,24 +140,27 @@ export class Filter {
         return 8 + 8 * words;
     }
 
-    #takeRedisBloom(view, at) {
+    #takeLayer(view, at) {
         const left = view.byteLength - at;
         if (left < 72) throw new RangeError(`the data end within a header, at byte ${at}`);
         const magic = String.fromCharCode(...this.#bytes.subarray(at, at + 8)), version = view.getUint32(at + 8, true);
-        const layout = view.getUint32(at + 12, true) & 4 ? "redisbloom" : "redisbloom32";
+        const options = view.getUint32(at + 12, true), blocked = options === BLOCKED;
+        const layout = blocked ? "blocked" : options & 4 ? "redisbloom" : "redisbloom32";
         if (magic !== "BLOOMRBL" || version !== 1 || layout !== this.#layout)
             throw new RangeError(`this is no layer of a filter in the layout ${this.#layout}, at byte ${at}`);
-        const options = view.getUint32(at + 12, true), growth = view.getBigUint64(at + 16, true), entries = view.getBigUint64(at + 24, true);
+        const growth = view.getBigUint64(at + 16, true), entries = view.getBigUint64(at + 24, true);
         const error = view.getFloat64(at + 32, true), bpe = view.getFloat64(at + 40, true), count = view.getBigUint64(at + 56, true);
         const bits = view.getBigUint64(at + 48, true), hashes = view.getUint32(at + 64, true), n2 = view.getUint32(at + 68, true);
-        if (!(hashes > 0 && hashes <= 255 && bpe > 0 && bpe < Infinity && hashes === Math.ceil(0.693147180559945 * bpe) && error > 0 && error < 1
+        const sizes = blocked ? hashes <= 16 && n2 === 0 && bits % 512n === (bits >= 1n << 24n ? 448n : 0n) && bpe === Number(bits) / Number(entries)
+            : hashes <= 255 && bpe > 0 && bpe < Infinity && hashes === Math.ceil(0.693147180559945 * bpe);
+        if (!(hashes > 0 && sizes && error > 0 && error < 1
             && count <= entries && entries > 0n && entries < 1n << 40n && bits > 0n && bits <= MAX_BITS && bits % 8n === 0n && n2 <= 63
             && (!n2 || bits >> BigInt(n2)) && bits / 8n <= BigInt(left - 72)))
             throw new RangeError(`this is no whole layer, at byte ${at}: ${hashes} hashes, ${bits} bits, n2 ${n2}, error rate ${error}, bits per entry ${bpe}, ${count} items of ${entries}`);
         const chain = `options ${options}, growth ${growth}`;
-        if (options > 15 || (options & 8 ? growth !== 0n : growth < 1n || growth > 32768n))
+        if (blocked ? growth > 32768n : options > 15 || (options & 8 ? growth !== 0n : growth < 1n || growth > 32768n))
             throw new RangeError(`not possible, at byte ${at}: ${chain}`);
-        if (this.layers.length && (options & 8 || chain !== this.#chain))
+        if (this.layers.length && (options & 8 && !blocked || chain !== this.#chain))
             throw new RangeError(`this is no further layer of the filter, at byte ${at}: ${chain}`);
         this.#chain = chain;
         this.layers.push({ place: at + 72, bits: n2 ? 1n << BigInt(n2) : bits, hashes });
@@ -163,11 +168,25 @@ export class Filter {
     }
 
     has(item) {
+        if (this.#layout === "blocked") {
+            const [h1, h2] = murmur3(item);
+            return this.layers.some((layer) => this.#inBlock(h1, h2, layer));
+        }
         const signed = !this.#layout.startsWith("redisbloom");
         const hash = signed ? murmur3 : this.#layout === "redisbloom" ? murmur2 : murmur2Of32Bits;
         let [base, increment] = hash(item);
         if (this.#layout === "na" || this.#layout === "me") [base, increment] = [increment, base];
         return this.layers.some((layer) => this.#inLayer(base, increment, signed, layer));
+    }
+
+    #inBlock(h1, h2, { place, bits, hashes }) {
+        const block = place + Number(bits / 8n % 64n + 64n * (h1 * (bits / 512n) >> 64n));
+        for (let i = 0; i < hashes; i++) {
+            const index = Number(h2 >> 55n);
+            if (!((this.#bytes[block + (index >> 3)] >> (index & 7)) & 1)) return false;
+            h2 = (h2 * 0x9e3779b97f4a7c15n) & ALL;
+        }
+        return true;
     }
 
     #inLayer(base, increment, signed, { place, bits, hashes }) {

@@ -109,13 +109,14 @@ def _signed(value):
 
 _REDISBLOOM = struct.Struct("<8sIIQQddQQII")  # the header of a layer
 _MAX_WORDS = (1 << 31) - 1
-_LAYOUTS = ("na", "me", "ka", "redisbloom", "redisbloom32")
+_LAYOUTS = ("na", "me", "ka", "redisbloom", "redisbloom32", "blocked")
+_BLOCKED = 48  # the options of LAYOUT blocked
 
 
 class Filter:
     """The bytes of one or more files, one behind the other: the layers of a filter. `layout` is "na" (Cassandra 4.0 and later), "me"
-    (Cassandra 3.x, ScyllaDB mc to mt) or "ka" (before) for Filter.db files; "redisbloom" or "redisbloom32" for the layers that
-    `bloomery export` writes of a filter in RedisBloom's layout. `layers` is how many there must be, without it one or more.
+    (Cassandra 3.x, ScyllaDB mc to mt) or "ka" (before) for Filter.db files; "redisbloom", "redisbloom32" or "blocked" for the layers
+    that `bloomery export` writes of a filter in RedisBloom's layout, or in blocks. `layers` is how many there must be, without it one or more.
     ValueError: these are not whole files."""
 
     def __init__(self, data, layout="na", layers=None):
@@ -127,7 +128,7 @@ class Filter:
         self.layers = []  # of (place, bits, hashes)
         at = 0
         while at < len(self._data):
-            at += self._take_redisbloom(at) if layout.startswith("redisbloom") else self._take_filterdb(at)
+            at += self._take_filterdb(at) if layout in ("na", "me", "ka") else self._take_layer(at)
             if len(self.layers) > 1024:
                 raise ValueError("a filter has at most 1024 layers")
         if len(self.layers) != layers if layers is not None else not self.layers:
@@ -142,19 +143,22 @@ class Filter:
         self.layers.append((at + 8, 64 * words, hashes))
         return 8 + 8 * words
 
-    def _take_redisbloom(self, at):
+    def _take_layer(self, at):
         if len(self._data) - at < _REDISBLOOM.size:
             raise ValueError("the data end within a header, at byte %d" % at)
         magic, version, options, growth, entries, error, bpe, bits, count, hashes, n2 = _REDISBLOOM.unpack_from(self._data, at)
-        layout = "redisbloom" if options & 4 else "redisbloom32"
-        if (magic, version, layout) != (b"BLOOMRBL", 1, self._layout) or options > 15:
+        layout = "blocked" if options == _BLOCKED else "redisbloom" if options & 4 else "redisbloom32"
+        if (magic, version, layout) != (b"BLOOMRBL", 1, self._layout) or options > 15 and options != _BLOCKED:
             raise ValueError("this is no layer of a filter in the layout %s, at byte %d" % (self._layout, at))
-        if not (0 < hashes <= 255 and 0 < bpe < math.inf and hashes == math.ceil(0.693147180559945 * bpe) and 0 < error < 1 and
-                count <= entries and 0 < entries < 1 << 40 and 0 < bits <= 64 * _MAX_WORDS and bits % 8 == 0 and n2 <= 63 and
+        if layout == "blocked":
+            sizes = 0 < hashes <= 16 and n2 == 0 and bits % 512 == (448 if bits >= 1 << 24 else 0) and entries and bpe == bits / entries
+        else:
+            sizes = 0 < hashes <= 255 and 0 < bpe < math.inf and hashes == math.ceil(0.693147180559945 * bpe)
+        if not (sizes and 0 < error < 1 and count <= entries and 0 < entries < 1 << 40 and 0 < bits <= 64 * _MAX_WORDS and bits % 8 == 0 and n2 <= 63 and
                 (not n2 or bits >> n2) and bits // 8 <= len(self._data) - at - _REDISBLOOM.size):
             raise ValueError("this is no whole layer, at byte %d: %d hashes, %d bits, n2 %d, error rate %g, bits per entry %g, "
                              "%d items of %d" % (at, hashes, bits, n2, error, bpe, count, entries))
-        if growth != 0 if options & 8 else not 1 <= growth <= 32768:
+        if growth > 32768 if layout == "blocked" else growth != 0 if options & 8 else not 1 <= growth <= 32768:
             raise ValueError("a growth of %d with the options %d, at byte %d" % (growth, options, at))
         if self.layers and (options & 8 or (options, growth) != self._chain):
             raise ValueError("this is no further layer of the filter, at byte %d: options %d, growth %d" % (at, options, growth))
@@ -165,6 +169,8 @@ class Filter:
     def __contains__(self, item):
         if isinstance(item, str):
             item = item.encode()
+        if self._layout == "blocked":
+            return any(self._has_in_block(*murmur3(item), *layer) for layer in self.layers)
         if self._layout.startswith("redisbloom"):
             base, increment = murmur2(item) if self._layout == "redisbloom" else murmur2_32(item)
             return any(self._has_unsigned(base, increment, *layer) for layer in self.layers)
@@ -178,6 +184,15 @@ class Filter:
             if not self._data[place + (index // 8 ^ self._flip)] >> index % 8 & 1:
                 return False
             base = (base + increment) & _ALL
+        return True
+
+    def _has_in_block(self, h1, h2, place, bits, hashes):
+        place += bits // 8 % 64 + 64 * (h1 * (bits // 512) >> 64)
+        for _ in range(hashes):
+            index = h2 >> 55
+            if not self._data[place + index // 8] >> index % 8 & 1:
+                return False
+            h2 = h2 * 0x9E3779B97F4A7C15 & _ALL
         return True
 
     def _has_unsigned(self, base, increment, place, bits, hashes):

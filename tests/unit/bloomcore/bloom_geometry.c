@@ -154,7 +154,7 @@ Test(bloom_geometry, shapes_outside_the_format_are_refused_with_the_limit)
         {{.nwords = UINT64_MAX, .k = 1}, "18446744073709551615 words: must be in the range [1, 2147483647]"},
         {{.nwords = 1, .k = 0}, "hash count 0: must be in the range [1, 21]"},
         {{.nwords = 1, .k = BLOOM_MAX_K + 1}, "hash count 22: must be in the range [1, 21]"},
-        {{.nwords = 1, .k = 1, .variant = BLOOM_VARIANTS}, "unknown layout variant 8"},
+        {{.nwords = 1, .k = 1, .variant = BLOOM_VARIANTS}, "unknown layout variant 9"},
         {{2, 4, BLOOM_CUCKOO_RATE, 0, 0, 4, 8, 0.01, 12}, NULL},
         {{2, 4, BLOOM_CUCKOO_RATE, 0, 0, 4, 8, 0.01, 10}, "buckets of 4 slots of 10 bits"},
         {{2, 3, BLOOM_CUCKOO_RATE, 0, 0, 4, 8, 0.01, 12}, "buckets of 3 slots of 12 bits"},

@@ -14,6 +14,7 @@
 #include "rng.h"
 
 static struct bloom_pool *pool;
+static uint8_t options; /* of the layout */
 
 /* Positives among `queries` for random items in one filter with as many items as the capacity of `layers` layers. */
 static uint64_t positives_at_capacity(const struct bloom_params *params, unsigned layers, uint64_t queries,
@@ -36,7 +37,7 @@ static uint64_t positives_at_capacity(const struct bloom_params *params, unsigne
 /* The queries are spread over several filters, over many where filters are small and differ much. */
 static void expect_rate(uint64_t capacity, double p, uint32_t expansion, unsigned layers, double queries)
 {
-    struct bloom_params params = {capacity, p, expansion};
+    struct bloom_params params = {capacity, p, expansion, .redisbloom = options};
     double items = (double)capacity * (expansion <= 1 ? layers : pow(expansion, layers));
     double filters = fmax(3, fmin(queries / 100, 1e6 / items));
     uint64_t per_filter = (uint64_t)(queries / filters) + 1;
@@ -91,6 +92,21 @@ Test(bloom_rate, chains_of_4_layers)
 Test(bloom_rate, chains_of_8_layers)
 {
     expect_rates(1000, 2, 8);
+}
+
+/* Crowded blocks, and small layers of few blocks. */
+Test(bloom_rate, blocks)
+{
+    options = BLOOM_OPTION_BLOCKED;
+    for (uint64_t capacity = 1; capacity <= 100000; capacity *= 10)
+        expect_rates(capacity, 0, 1);
+    expect_rates(2000, 2, 4);
+    expect_rates(10, 10, 4);
+    expect_rates(1, 1, 2);
+    cr_assert_eq(bloom_pool_create(&pool), 0);
+    expect_rate(200000, 0.5, 0, 1, 1e5);
+    expect_rate(200000, 0.001, 0, 1, 3e6);
+    bloom_pool_destroy(pool);
 }
 
 /* The sum of many small rates. */

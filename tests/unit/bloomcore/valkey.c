@@ -319,7 +319,7 @@ Test(valkey, impossible_parameters_are_refused)
         {{.tightening = 0}, "tightening ratio"},
         {{.tightening = 1}, "tightening ratio"},
         {{.tightening = 0.5, .key = 7}, "cannot be KEYED: it has a secret of its own, its seed"},
-        {{.tightening = 0.5, .window = 1000000, .window_parts = 2}, "excludes LAYOUT redisbloom and LAYOUT valkey"},
+        {{.tightening = 0.5, .window = 1000000, .window_parts = 2}, "not LAYOUT redisbloom or valkey"},
         {{.tightening = 0.5, .redisbloom = REDISBLOOM_FORCE64}, "unknown options 36"},
     };
 

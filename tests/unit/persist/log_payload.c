@@ -324,7 +324,7 @@ Test(log_payload, kinds_and_variants_of_a_newer_version_are_told_from_damage)
                                    .id = 1,
                                    .name = "f",
                                    .name_len = 1,
-                                   .params = {.capacity = 100, .error_rate = 0.01, .expansion = 2, .redisbloom = 48},
+                                   .params = {.capacity = 100, .error_rate = 0.01, .expansion = 2, .redisbloom = 33},
                                    .shape = {10, 7, BLOOM_NA}};
     cr_assert_eq(decode_control(5, &control), LOG_DAMAGED);
 }

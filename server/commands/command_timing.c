@@ -1,5 +1,7 @@
 #include "command_timing.h"
 
+#include <stdlib.h>
+
 #include "clock.h"
 #include "secrets.h"
 #include "slowlog.h"
@@ -58,15 +60,8 @@ void timing_deferred_done(struct timing_deferred *deferred, struct timing *timin
     uint64_t ns = clock_ns() - deferred->started_ns;
 
     (void)timing_record(timing, command_index(deferred->row), 1, ns);
-    if (timing_is_slow(timing, ns)) {
+    if (timing_is_slow(timing, ns))
         timing_remember(timing, deferred->entry, ns);
-        deferred->entry = NULL;
-    }
-    timing_deferred_cancel(deferred);
-}
-
-void timing_deferred_cancel(struct timing_deferred *deferred)
-{
-    slowlog_entry_destroy(deferred->entry);
-    deferred->entry = NULL;
+    else
+        free(deferred->entry);
 }

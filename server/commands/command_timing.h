@@ -33,8 +33,7 @@ struct timing_deferred {
 void timing_defer(struct timing_deferred *deferred, const struct timing *timing, const struct command *row,
                   const struct resp_command *args, const struct session *session);
 
-/* Called when it is done, or when it was not deferred after all. */
+/* Called once, when it is done. */
 void timing_deferred_done(struct timing_deferred *deferred, struct timing *timing);
-void timing_deferred_cancel(struct timing_deferred *deferred);
 
 #endif

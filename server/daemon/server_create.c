@@ -16,7 +16,7 @@
 #include "bytes.h"
 #include "clock.h"
 #include "exclusive.h"
-#include "expirer.h"
+#include "registry.h"
 #include "half_loads.h"
 #include "lock.h"
 #include "machine.h"
@@ -269,9 +269,9 @@ static int start_tls(struct server *server, struct errbuf *err)
         return EX_CONFIG;
     if (context) {
         server_tls_report(server, context);
-        server_tls_lock(server);
+        lock_take(&server->settings.files);
         server_tls_replace(server, context);
-        server_tls_unlock(server);
+        lock_give(&server->settings.files);
     }
     return 0;
 }

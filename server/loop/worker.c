@@ -258,7 +258,7 @@ static void worker_free(struct worker *worker)
     struct io *io = &worker->runner.io;
     runner_deinit(&worker->runner);
     timing_deinit(&io->timing);
-    usage_destroy(io->stats.usage);
+    free(io->stats.usage);
     conns_deinit(io);
     free(worker);
 }

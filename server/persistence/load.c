@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "clock.h"
-#include "expirer.h"
+#include "registry.h"
 #include "log_reader.h"
 #include "log_text.h"
 #include "persistence.h"

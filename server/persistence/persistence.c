@@ -5,6 +5,7 @@
 #include <sys/random.h>
 
 #include "clock.h"
+#include "notify.h"
 #include "registry_key.h"
 #include "registry_effect.h"
 #include "saver.h"
@@ -98,7 +99,7 @@ void persistence_config_replace(struct server *server, struct config *now)
                    : "appendonly is switched off; the save that begins now replaces the log");
 }
 
-/* ---- effects ---- */
+/* ---- effects: the log, and events ---- */
 
 /* The record of a new filter. */
 static struct log_control control_of(enum log_control_kind kind, const struct registry_effect *effect)
@@ -140,12 +141,9 @@ static void note_contents(struct journal *journal, const struct registry_effect 
                      &(struct log_control){.kind = LOG_EXPIRY, .id = effect->id, .expires_ms = effect->expires_ms});
 }
 
-void persistence_effect(struct server *server, const struct registry_effect *effect)
+static void record_effect(struct server *server, struct journal *journal, const struct registry_effect *effect)
 {
-    struct journal *journal = server_journal(server);
     struct log_control swap = {.kind = LOG_SWAP};
-    if (!journal || !journal_records(journal))
-        return;
     switch (effect->kind) {
     case REGISTRY_CREATED:
         note_creation(journal, effect);
@@ -183,6 +181,79 @@ void persistence_effect(struct server *server, const struct registry_effect *eff
         journal_note(journal, &swap);
         break;
     }
+}
+
+/* A filter has come under its name. Redis publishes "new" for each newly created key, even if it replaces another key.
+ * Changes to the contents of an existing filter have their own events. */
+static void published(struct notify *notify, const struct registry_effect *effect)
+{
+    const char *event = effect->event;
+    bool in_place =
+        event && effect->replaced_id && (strcmp(event, "bloom.merge") == 0 || strcmp(event, "bloom.clear") == 0);
+
+    if (!event)
+        event = effect->kind == REGISTRY_CREATED ? "bloom.reserve" : "bloom.load";
+    if (!in_place)
+        notify_event(notify, NOTIFY_NEW, "new", effect->name);
+    notify_event(notify, strncmp(event, "bloom.", 6) == 0 ? NOTIFY_MODULE : NOTIFY_GENERIC, event, effect->name);
+    if (!effect->event && effect->expires_ms)
+        notify_event(notify, NOTIFY_GENERIC, "expire", effect->name); /* BF.RESERVE with a TTL */
+}
+
+/* The events of an effect, in Redis's order and words where Redis has them: docs/EVENTS.md. */
+static void notify_effect(struct notify *notify, const struct registry_effect *effect)
+{
+    bool moves;
+    switch (effect->kind) {
+    case REGISTRY_CREATED:
+    case REGISTRY_LOADED:
+        published(notify, effect);
+        break;
+    case REGISTRY_DELETED:
+        notify_event(notify, NOTIFY_GENERIC, "del", effect->name);
+        break;
+    case REGISTRY_EXPIRED:
+        notify_event(notify, NOTIFY_EXPIRED, "expired", effect->name);
+        break;
+    case REGISTRY_RENAMED:
+        moves = key_database(effect->name) != key_database(effect->to);
+        notify_event(notify, NOTIFY_NEW, "new", effect->to);
+        notify_event(notify, NOTIFY_GENERIC, moves ? "move_from" : "rename_from", effect->name);
+        notify_event(notify, NOTIFY_GENERIC, moves ? "move_to" : "rename_to", effect->to);
+        break;
+    case REGISTRY_EXPIRY:
+        notify_event(notify, NOTIFY_GENERIC, effect->expires_ms ? "expire" : "persist", effect->name);
+        break;
+    case REGISTRY_CLEARED: /* as in Redis: FLUSHALL has no event for each key, and SWAPDB none at all */
+    case REGISTRY_DATABASE_CLEARED:
+    case REGISTRY_SWAPPED:
+        break;
+    }
+}
+
+static void on_effect(void *ctx, const struct registry_effect *effect)
+{
+    struct server *server = ctx;
+    struct stats *stats = counters_effects(server->stats.counters); /* under the mutex this is their only writer */
+    bool many = effect->kind == REGISTRY_CLEARED || effect->kind == REGISTRY_DATABASE_CLEARED;
+    stats_add(&stats->changes, many ? effect->count : 1);
+    stats_add(&stats->expired, effect->kind == REGISTRY_EXPIRED);
+    struct journal *journal = server_journal(server);
+    if (journal && journal_records(journal))
+        record_effect(server, journal, effect);
+    if (notify_wants(server->notify, ~0u))
+        notify_effect(server->notify, effect);
+}
+
+void effects_attach(struct server *server)
+{
+    registry_on_effect(server->registry, on_effect, server);
+}
+
+void effects_pace(void *ctx)
+{
+    struct server *server = ctx;
+    notify_let_catch_up(server->notify);
 }
 
 /* ---- refusing writes ---- */

@@ -57,16 +57,13 @@ void persistence_stop(struct server *server);
 /* server_config_replace(), and applies the new settings to the log. */
 void persistence_config_replace(struct server *server, struct config *config);
 
-/* Contents that did not come from adds: the record of files (store.h), or the contents themselves (log_payload.h). */
+/* The payload of REGISTRY_LOADED: contents that did not come from adds, as the record of files (store.h) or the
+ * contents themselves (log_payload.h). NULL if nothing is recorded. */
 struct persistence_contents {
     bool in_files;
     const void *ptr;
     size_t len;
 };
-
-/* Records an effect of the registry; called under its mutex. The payload of REGISTRY_LOADED is a struct
- * persistence_contents; NULL if nothing is recorded. */
-void persistence_effect(struct server *server, const struct registry_effect *effect);
 
 /* Whether the writes of this iteration are refused. The first is cheap; the second also writes the whole error, with
  * its code, into `text`. */

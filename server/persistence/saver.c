@@ -124,9 +124,9 @@ static uint64_t source_next_id(void *ctx)
 /* This thread is no reader of settings otherwise. */
 static uint64_t rate_limit(struct server *server)
 {
-    server_config_lock(server);
+    lock_take(&server->settings.lock);
     uint64_t rate = server_config(server)->data.save_rate_limit;
-    server_config_unlock(server);
+    lock_give(&server->settings.lock);
     return rate;
 }
 
@@ -210,10 +210,10 @@ static int save_files(struct saver *saver, struct store_save_summary *summary, s
         .wrote = source_wrote,
         .ctx = saver,
     };
-    server_config_lock(server); /* the settings hold for one save */
+    lock_take(&server->settings.lock); /* the settings hold for one save */
     source.memory = saver->memory = server_config(server)->data.save_memory;
     source.pack_limit = server_config(server)->data.save_pack_limit;
-    server_config_unlock(server);
+    lock_give(&server->settings.lock);
     saver->now.windows = false;
     saver->pace.rate = 0;
     saver->now.journal = server_journal(saver->server);
@@ -223,8 +223,7 @@ static int save_files(struct saver *saver, struct store_save_summary *summary, s
     rcu_wait_for_readers(); /* adds of older segments have set their bits: the files that are written then hold them */
     if (status)
         return status;
-    registry_walk_begin(server->registry);
-    registry_walk_on_freeze(server->registry, on_freeze, saver);
+    registry_walk_begin(server->registry, on_freeze, saver);
     status = store_save(saver->store, &source, summary, err);
     registry_walk_end(server->registry);
     return status;

@@ -13,7 +13,7 @@
  * returns a name twice.
  *
  * An expired filter is gone for all threads at its time: look-ups compare its time with the clock, and a change that
- * finds it removes it first. The expirer's thread (expirer.h) frees its memory by registry_expire_due(). Filters
+ * finds it removes it first. The expirer's thread frees its memory by registry_expire_due(). Filters
  * without a time to live pay nothing for this.
  *
  * Thread rule: look-ups and scans: any thread in an RCU read section. Changes: any thread. */
@@ -174,6 +174,14 @@ size_t registry_expire_due(struct registry *registry, size_t max, int64_t *next_
  * the expirer, offline. */
 bool registry_expire_wait(struct registry *registry);
 void registry_expire_stop(struct registry *registry);
+
+/* Starts the thread that removes expired filters, so that their memory is freed soon; for clients they are gone
+ * already. It sleeps until the next filter is due. When many are due it removes a few at a time and pauses in between,
+ * so that other threads get the mutex. After each step it calls `pace` (may be NULL) without locks; `pace` may sleep,
+ * so that the consumers of its events keep up. 0, -ENOMEM or another -errno. */
+struct expirer;
+int expirer_create(struct expirer **expirer_out, struct registry *registry, void (*pace)(void *ctx), void *ctx);
+void expirer_destroy(struct expirer *expirer); /* NULL is fine */
 
 /* Between the two calls no filter expires: the registry's clock stands still. One holder at a time. */
 void registry_hold_clock(struct registry *registry);

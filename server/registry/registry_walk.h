@@ -30,11 +30,9 @@ struct registry_item {
     struct entry *holder; /* internal */
 };
 
-void registry_walk_begin(struct registry *registry);
-
-/* For the walk that has begun: `fn` is called under the mutex, like a listener of effects, at the moment whose state
- * the walk yields. The walk yields earlier effects, not later ones. */
-void registry_walk_on_freeze(struct registry *registry, void (*fn)(void *ctx), void *ctx);
+/* `on_freeze` (may be NULL) is called under the mutex, like a listener of effects, at the moment whose state the walk
+ * yields. The walk yields earlier effects, not later ones. */
+void registry_walk_begin(struct registry *registry, void (*on_freeze)(void *ctx), void *ctx);
 
 int registry_walk_next(struct registry *registry, struct registry_item *item_out); /* 1, 0 at the end, -ENOMEM */
 void registry_walk_release(struct registry_item *item);

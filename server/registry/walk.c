@@ -117,18 +117,10 @@ void walk_deleted(struct walk *walk, struct entry *owner)
 
 /* ---- the calls of registry_walk.h ---- */
 
-void registry_walk_begin(struct registry *r)
+void registry_walk_begin(struct registry *r, void (*on_freeze)(void *ctx), void *ctx)
 {
     lock_take(&r->lock);
-    r->walk = (struct walk){.active = true};
-    lock_give(&r->lock);
-}
-
-void registry_walk_on_freeze(struct registry *r, void (*fn)(void *ctx), void *ctx)
-{
-    lock_take(&r->lock);
-    r->walk.on_freeze = fn;
-    r->walk.on_freeze_ctx = ctx;
+    r->walk = (struct walk){.active = true, .on_freeze = on_freeze, .on_freeze_ctx = ctx};
     lock_give(&r->lock);
 }
 

@@ -21,16 +21,6 @@ void settings_deinit(struct settings *settings)
     lock_deinit(&settings->lock);
 }
 
-void server_config_lock(struct server *server)
-{
-    lock_take(&server->settings.lock);
-}
-
-void server_config_unlock(struct server *server)
-{
-    lock_give(&server->settings.lock);
-}
-
 static int config_reclaim(void *object)
 {
     config_deinit(object);
@@ -40,9 +30,9 @@ static int config_reclaim(void *object)
 
 int server_config_copy(struct server *server, struct config *copy, struct errbuf *err)
 {
-    server_config_lock(server);
+    lock_take(&server->settings.lock);
     int status = config_clone(server_config(server), copy);
-    server_config_unlock(server);
+    lock_give(&server->settings.lock);
     if (status)
         errbuf_set(err, "%s", strerror(-status));
     return status;

@@ -33,7 +33,7 @@ struct server_tls {
 
 struct settings {
     _Atomic(struct config *) now;
-    struct lock lock;        /* one change at a time: server_config_lock() */
+    struct lock lock;        /* one change at a time */
     struct lock files;       /* one thread at a time reads certificates, or writes settings or users */
     struct server_tls tls;   /* for new TLS connections */
     _Atomic int key_trouble; /* -errno of the latest key file that could not be made (server_files.h) */
@@ -48,15 +48,13 @@ static inline const struct config *settings_now(const struct settings *settings)
 }
 
 void server_config_free(struct server *server); /* at the end, without readers */
-void server_config_lock(struct server *server);
-void server_config_unlock(struct server *server);
 
 /* A copy of the settings in force, which no reading of files delays; config_deinit() frees it. 0 or -errno with the
  * reason. */
 int server_config_copy(struct server *server, struct config *copy, struct errbuf *err);
 
 /* Publishes a new snapshot and frees the old one after a grace period; applies memory limits and the levels of the log
- * and of events. Takes ownership. Thread: any, under server_config_lock(). */
+ * and of events. Takes ownership. Thread: any, under settings.lock. */
 void server_config_replace(struct server *server, struct config *config);
 
 /* process_facts: the process itself; constant once the workers run, except for atomic members. */
@@ -110,7 +108,7 @@ struct server_calls {
     bool (*shutdown)(struct server *server, const struct shutdown_request *request, struct errbuf *err);
 
     /* The main thread opens the listeners of these settings that are not open yet. 0, or -1 with the reason and nothing
-     * opened. Blocks, like the next one: called in a thread of the pool, offline, under server_tls_lock(). */
+     * opened. Blocks, like the next one: called in a thread of the pool, offline, under settings.files. */
     int (*listen_open)(struct server *server, const struct config *config, struct errbuf *err);
 
     /* It accepts where the settings in force listen, and closes all else. */

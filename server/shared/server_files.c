@@ -14,16 +14,6 @@
 
 #define SOON_DAYS 14 /* a certificate that ends within them is worth a warning */
 
-void server_tls_lock(struct server *server)
-{
-    lock_take(&server->settings.files);
-}
-
-void server_tls_unlock(struct server *server)
-{
-    lock_give(&server->settings.files);
-}
-
 /* By clients, or by the page. */
 static bool is_used(const struct config *config)
 {
@@ -117,7 +107,7 @@ void server_tls_reload(struct server *server)
     struct errbuf err = {""};
     struct config config;
 
-    server_tls_lock(server);
+    lock_take(&server->settings.files);
     int status = server_config_copy(server, &config, &err);
     if (status == 0) {
         status = server_tls_load(&config, &context, &err);
@@ -130,7 +120,7 @@ void server_tls_reload(struct server *server)
         server_tls_report(server, context);
         server_tls_replace(server, context);
     }
-    server_tls_unlock(server);
+    lock_give(&server->settings.files);
 }
 
 void server_tls_free(struct server *server)
@@ -199,7 +189,7 @@ static int load(struct server *server, bool make, struct errbuf *err)
     struct config config;
     int rc;
 
-    server_tls_lock(server);
+    lock_take(&server->settings.files);
     rc = server_config_copy(server, &config, err);
     if (rc == 0) {
         rc = server_keys_load(server, &config, make, &file, err);
@@ -210,7 +200,7 @@ static int load(struct server *server, bool make, struct errbuf *err)
         server_keys_replace(server, file);
     else if (rc == 0 && bloom_keyring_first(server->pool))
         log_warning(&server->log, "the key file is missing; its keys are in memory only: restore it from a backup");
-    server_tls_unlock(server);
+    lock_give(&server->settings.files);
     return rc;
 }
 

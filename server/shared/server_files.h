@@ -1,7 +1,7 @@
 /* server_files: what is read from files that the settings name: the certificates and rules of new TLS connections, and
  * the keys of KEYED filters. A change replaces them as a whole; open connections keep their certificates.
  *
- * server_tls_lock() is held while files are read, which may take long, and never on an event loop. server_config_lock()
+ * settings.files is held while files are read, which may take long, and never on an event loop. settings.lock
  * is held only while values are exchanged. The settings of TLS change under both locks, so the certificates in force
  * belong to the settings in force. */
 #ifndef BLOOMERY_SERVER_FILES_H
@@ -15,9 +15,6 @@ struct config;
 struct server;
 struct tls_context;
 
-void server_tls_lock(struct server *server);
-void server_tls_unlock(struct server *server);
-
 /* Reads the files that these settings name. *context_out is the caller's; NULL if neither tls-port nor metrics-tls
  * needs one. 0 or -errno with the reason. Reads files: not on a loop. Thread: any. */
 int server_tls_load(const struct config *config, struct tls_context **context_out, struct errbuf *err)
@@ -27,10 +24,10 @@ int server_tls_load(const struct config *config, struct tls_context **context_ou
 bool server_tls_may_replace(struct server *server, const struct tls_context *context, struct errbuf *err);
 
 /* The settings have changed: where none of them uses a certificate, there is none whose end is worth an alert. The
- * context stays, as connections may be under way. Thread: any, under server_tls_lock(). */
+ * context stays, as connections may be under way. Thread: any, under settings.files. */
 void server_tls_settle(struct server *server);
 
-/* Takes the context over; new connections are made from it. Thread: any, under server_tls_lock(). */
+/* Takes the context over; new connections are made from it. Thread: any, under settings.files. */
 void server_tls_replace(struct server *server, struct tls_context *context);
 
 /* Reads the files of the settings in force again and logs the result. After a failure the former context stays. Does
@@ -43,7 +40,7 @@ void server_tls_report(struct server *server, const struct tls_context *context)
 void server_tls_free(struct server *server); /* at the end, without readers */
 
 /* The keys of KEYED filters, from the file of bf-key-file or, without one, KEYS in the data directory, which is made
- * when a key is needed first. Functions that read or write the file are called under server_tls_lock(). */
+ * when a key is needed first. Functions that read or write the file are called under settings.files. */
 
 struct key_file;
 

@@ -88,11 +88,6 @@ struct slowlog_entry *slowlog_entry_create(const struct slice *words, size_t arg
     return entry;
 }
 
-void slowlog_entry_destroy(struct slowlog_entry *entry)
-{
-    free(entry);
-}
-
 /* ---- the list ---- */
 
 void slowlog_add(struct slowlog *slowlog, struct slowlog_entry *entry, int64_t unix_sec, int64_t usec, size_t max_len)
@@ -106,7 +101,7 @@ void slowlog_add(struct slowlog *slowlog, struct slowlog_entry *entry, int64_t u
     for (; slowlog->len > max_len; slowlog->len--) {
         struct slowlog_entry *oldest = TAILQ_LAST(&slowlog->entries, entries);
         TAILQ_REMOVE(&slowlog->entries, oldest, link);
-        slowlog_entry_destroy(oldest);
+        free(oldest);
     }
     lock_give(slowlog->lock);
 }
@@ -128,7 +123,7 @@ void slowlog_reset(struct slowlog *slowlog)
     lock_give(slowlog->lock);
     for (struct slowlog_entry *entry; (entry = TAILQ_FIRST(&entries));) { /* without the lock, which workers need */
         TAILQ_REMOVE(&entries, entry, link);
-        slowlog_entry_destroy(entry);
+        free(entry);
     }
 }
 

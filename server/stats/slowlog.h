@@ -25,9 +25,9 @@ int slowlog_create(struct slowlog **slowlog_out, struct lock *lock);
 void slowlog_destroy(struct slowlog *slowlog); /* NULL is fine */
 
 /* Copies the words of a command, the client's address and its name. `words` are the first of `argc`, at most
- * SLOWLOG_MAX_ARGS. NULL without memory; the log then misses this command. Thread: the session's worker. */
+ * SLOWLOG_MAX_ARGS. It is one block of malloc(). NULL without
+ * memory; the log then misses this command. Thread: the session's worker. */
 struct slowlog_entry *slowlog_entry_create(const struct slice *words, size_t argc, const struct session *session);
-void slowlog_entry_destroy(struct slowlog_entry *entry); /* NULL is fine */
 
 /* Adds the entry as the newest, takes ownership of it, and drops the oldest entries beyond `max_len`. */
 void slowlog_add(struct slowlog *slowlog, struct slowlog_entry *entry, int64_t unix_sec, int64_t usec, size_t max_len);

@@ -36,11 +36,6 @@ struct usage *usage_create(void)
     return usage;
 }
 
-void usage_destroy(struct usage *usage)
-{
-    free(usage);
-}
-
 static size_t set_of(uint64_t id)
 {
     return (size_t)((id * UINT64_C(0x9e3779b97f4a7c15)) >> 32) & (USAGE_SETS - 1);

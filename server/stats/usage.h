@@ -27,7 +27,6 @@ struct usage_counts {
 #define USAGE_WAYS 4   /* filters in a set */
 
 struct usage *usage_create(void); /* NULL without memory */
-void usage_destroy(struct usage *usage);
 
 /* Counts answers; does nothing if `usage` is NULL. */
 void usage_count(struct usage *usage, uint64_t id, uint64_t hits, uint64_t misses, uint64_t wrong);

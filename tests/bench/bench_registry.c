@@ -9,7 +9,6 @@
 #include <string.h>
 #include <time.h>
 
-#include "expirer.h"
 #include "murmur.h"
 #include "rcu.h"
 #include "registry.h"

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "expirer.h"
+#include "registry.h"
 #include "registry_key.h"
 #include "registry_effect.h"
 #include "registry_rig.h"
@@ -246,7 +246,7 @@ static void *walker(void *arg)
         struct registry_item item;
         unsigned n = 0;
         static unsigned char yielded[MAX_ID];
-        registry_walk_begin(registry);
+        registry_walk_begin(registry, NULL, NULL);
         while (registry_walk_next(registry, &item) == 1) {
             EXPECT(item.id < MAX_ID, "more ids than the test has room for");
             bool before = yielded[item.id];

@@ -111,7 +111,7 @@ static void *walker(void *arg)
         struct registry_item item;
         unsigned stable = 0;
         uint64_t bits = 0;
-        registry_walk_begin(registry);
+        registry_walk_begin(registry, NULL, NULL);
         while (registry_walk_next(registry, &item) == 1) {
             if (item.entry) {
                 struct bloom_layer_view view;

@@ -169,7 +169,7 @@ static bool apply_password(const struct change *change, const struct config *cfg
 /* Puts the change into force and replies. One change at a time, so that of two concurrent ones none is lost. */
 static bool change_settings(const struct change *change)
 {
-    server_config_lock(change->server);
+    lock_take(&change->server->settings.lock);
     struct config *cfg = changed_config(change);
     bool changed = cfg != NULL && allow_clients(change, cfg), password_applied = true;
     if (changed) {
@@ -178,7 +178,7 @@ static bool change_settings(const struct change *change)
     } else {
         drop_config(cfg);
     }
-    server_config_unlock(change->server);
+    lock_give(&change->server->settings.lock);
     if (!password_applied)
         reply_error(change->reply, "ERR out of memory: the password of the user 'default' is unchanged");
     else if (changed)
@@ -256,9 +256,9 @@ static bool prepare(const struct change *change, struct files *files)
     unsigned flags = CONFIG_TLS;
     int status = 0;
 
-    server_config_lock(change->server);
+    lock_take(&change->server->settings.lock);
     struct config *cfg = changed_config(change);
-    server_config_unlock(change->server);
+    lock_give(&change->server->settings.lock);
     if (cfg == NULL)
         return false;
     rcu_reader_offline();
@@ -294,7 +294,7 @@ static void run_files_change(struct command_job *job)
     struct files files = {NULL};
 
     rcu_reader_offline();
-    server_tls_lock(job->server);
+    lock_take(&job->server->settings.files);
     rcu_reader_online();
     if (prepare(&change, &files)) {
         if (change_settings(&change))
@@ -303,7 +303,7 @@ static void run_files_change(struct command_job *job)
             drop_files(&files);
         settle_sockets(&change);
     }
-    server_tls_unlock(job->server);
+    lock_give(&job->server->settings.files);
 }
 
 void cmd_config_set(struct command_ctx *ctx)

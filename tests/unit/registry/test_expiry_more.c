@@ -58,8 +58,7 @@ Test(expiry_more, walk_yields_the_times_of_one_moment)
                 expire(name, 2000, 0);
         }
         frozen = 0;
-        registry_walk_begin(registry);
-        registry_walk_on_freeze(registry, on_freeze, &frozen);
+        registry_walk_begin(registry, on_freeze, &frozen);
         for (int step = 0; registry_walk_next(registry, &item) == 1; step++) {
             take(&item);
             registry_walk_release(&item);
@@ -105,7 +104,7 @@ Test(expiry_more, walk_leaves_out_what_has_expired)
     create("b");
     expire("a", 1100, 0);
     now = 1100;
-    registry_walk_begin(registry);
+    registry_walk_begin(registry, NULL, NULL);
     cr_assert_eq(registry_walk_next(registry, &item), 1);
     cr_expect_eq(item.name.ptr[0], 'b');
     registry_walk_release(&item);
@@ -119,8 +118,7 @@ Test(expiry_more, walk_tells_its_moment)
     struct registry_item item;
     frozen = 0;
     create("a");
-    registry_walk_begin(registry);
-    registry_walk_on_freeze(registry, on_freeze, &frozen);
+    registry_walk_begin(registry, on_freeze, &frozen);
     cr_assert_eq(registry_walk_next(registry, &item), 1);
     registry_walk_release(&item);
     cr_expect_eq(frozen, 0);
@@ -132,7 +130,7 @@ Test(expiry_more, walk_tells_its_moment)
     cr_assert_eq(registry_walk_next(registry, &item), 0);
     cr_expect_eq(frozen, 1);
     registry_walk_end(registry);
-    registry_walk_begin(registry);
+    registry_walk_begin(registry, NULL, NULL);
     while (registry_walk_next(registry, &item) == 1)
         registry_walk_release(&item);
     registry_walk_end(registry);

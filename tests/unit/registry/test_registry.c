@@ -278,7 +278,7 @@ Test(registry, walk_yields_one_moment)
         int more;
         static struct walked moments[700][512];
         static size_t sizes[700];
-        registry_walk_begin(registry);
+        registry_walk_begin(registry, NULL, NULL);
         while ((more = registry_walk_next(registry, &item)) == 1) {
             note(&item);
             registry_walk_release(&item);
@@ -324,7 +324,7 @@ Test(registry, walk_takes_the_dirty_mark)
     struct entry *entry = create(slice_of("a"));
     struct registry_item item;
     for (int expected = 1; expected >= 0; expected--) {
-        registry_walk_begin(registry);
+        registry_walk_begin(registry, NULL, NULL);
         cr_assert_eq(registry_walk_next(registry, &item), 1);
         cr_expect_eq(item.dirty, expected);
         registry_walk_release(&item);
@@ -332,7 +332,7 @@ Test(registry, walk_takes_the_dirty_mark)
         registry_walk_end(registry);
     }
     entry_mark_dirty(entry);
-    registry_walk_begin(registry);
+    registry_walk_begin(registry, NULL, NULL);
     cr_assert_eq(registry_walk_next(registry, &item), 1);
     cr_expect(item.dirty);
     /* Deleted while it is held: it stays until it is released. */
@@ -348,7 +348,7 @@ Test(registry, walk_given_up)
     struct registry_item item;
     for (unsigned i = 0; i < 100; i++)
         create(name_of(i));
-    registry_walk_begin(registry);
+    registry_walk_begin(registry, NULL, NULL);
     cr_assert_eq(registry_walk_next(registry, &item), 1);
     registry_walk_release(&item);
     registry_walk_end(registry);

@@ -67,12 +67,19 @@ static int64_t in_an_hour(unsigned more)
 }
 
 /* Begins a walk over NFILTERS filters and takes the first item. */
+static bool frozen;
+
+static void note_freeze(void *at)
+{
+    *(bool *)at = true;
+}
+
 static struct registry_item begin(void)
 {
     struct registry_item item;
     for (unsigned i = 0; i < NFILTERS; i++)
         create(i);
-    registry_walk_begin(registry);
+    registry_walk_begin(registry, note_freeze, &frozen);
     cr_assert_eq(registry_walk_next(registry, &item), 1);
     return item;
 }
@@ -162,18 +169,11 @@ Test(walk, cleared_filters_give_their_memory_back_at_once)
     cr_expect_eq(gone, 1);
 }
 
-static void note_freeze(void *frozen)
-{
-    *(bool *)frozen = true;
-}
-
 /* After the freeze a walk yields the filters of that moment, deleted since or not. */
 Test(walk, deleted_after_the_freeze_is_still_yielded)
 {
-    bool frozen = false;
     unsigned after = 0;
     struct registry_item item = begin();
-    registry_walk_on_freeze(registry, note_freeze, &frozen);
     for (unsigned i = 0; i < NFILTERS; i++)
         registry_expire(registry, name_of(i), in_an_hour(0), 0);
     registry_walk_release(&item);

@@ -8,7 +8,7 @@
 
 #include "alloc_countdown.h"
 #include "content.h"
-#include "expirer.h"
+#include "registry.h"
 #include "persistence.h"
 #include "saver.h"
 #include "server_create.h"

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "exclusive.h"
-#include "expirer.h"
+#include "registry.h"
 #include "lock.h"
 #include "persistence.h"
 #include "tmpdir.h"

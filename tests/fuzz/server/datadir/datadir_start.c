@@ -6,7 +6,7 @@
 
 #include "check.h"
 #include "datadir_make.h"
-#include "expirer.h"
+#include "registry.h"
 #include "persistence.h"
 #include "rcu.h"
 #include "saver.h"

@@ -44,8 +44,8 @@ int conns_init(struct io *io, struct server *server, unsigned index, const struc
     mailbox_expect(&io->mailbox, NOTICE_CLIENTS, client_limit_look, io);
     io->delivery.server = server;
     conn_list_init(&io->delivery.conns);
-    turns_init(&io->turns, take_turn);
-    handshakes_init(&io->handshakes, step_handshake);
+    turns_init(&io->turns, &io->loop, take_turn);
+    handshakes_init(&io->handshakes, &io->loop, step_handshake);
     io->input.arena = malloc(INPUT_ARENA_SIZE);
     return io->input.arena ? 0 : -ENOMEM;
 }
@@ -57,12 +57,6 @@ void conns_deinit(struct io *io)
     resp_args_deinit(&io->input.args);
     free(io->input.arena);
     handshakes_deinit(&io->handshakes);
-}
-
-void conns_open(struct io *io)
-{
-    turns_open(&io->turns, &io->loop);
-    handshakes_open(&io->handshakes, &io->loop);
 }
 
 void conns_close(struct io *io)

@@ -157,14 +157,11 @@ static inline bool io_all_noticed(const struct server *server, enum notice notic
 /* conns: all connections of a loop: the parts that they share, the end of an iteration, the checks ten times a second,
  * and the end. */
 
-/* Sets up *io, which is zero-initialised, except for the parts that need a loop. 0 or -ENOMEM; conns_deinit() in any
- * case. */
+/* Sets up *io, which is zero-initialised but for the loop. 0 or -ENOMEM; conns_deinit() in any case, after its handles
+ * have been closed. */
 int conns_init(struct io *io, struct server *server, unsigned index, const struct io_calls *calls);
-void conns_deinit(struct io *io);
-
-/* The handles, once there is a loop. */
-void conns_open(struct io *io);
 void conns_close(struct io *io);
+void conns_deinit(struct io *io);
 
 /* Copies the settings, once per iteration. */
 void conns_refresh(struct io *io, const struct config *config);

@@ -37,14 +37,10 @@ static void take_turns(uv_idle_t *handle)
         uv_idle_stop(handle);
 }
 
-void turns_init(struct turns *turns, void (*take)(struct conn_link *link))
+void turns_init(struct turns *turns, uv_loop_t *loop, void (*take)(struct conn_link *link))
 {
     turns->take = take;
     conn_list_init(&turns->waiting);
-}
-
-void turns_open(struct turns *turns, uv_loop_t *loop)
-{
     uv_idle_init(loop, &turns->idle);
     turns->idle.data = turns;
 }
@@ -76,23 +72,19 @@ static void do_steps(uv_idle_t *handle)
         uv_idle_stop(handle);
 }
 
-void handshakes_init(struct handshakes *handshakes, void (*step)(struct conn_link *link))
+void handshakes_init(struct handshakes *handshakes, uv_loop_t *loop, void (*step)(struct conn_link *link))
 {
     handshakes->step = step;
     conn_list_init(&handshakes->waiting);
     buf_init(&handshakes->sent, 2 * TLS_SEND_SIZE);
+    uv_idle_init(loop, &handshakes->idle);
+    handshakes->idle.data = handshakes;
 }
 
 void handshakes_deinit(struct handshakes *handshakes)
 {
     free(handshakes->received);
     buf_deinit(&handshakes->sent);
-}
-
-void handshakes_open(struct handshakes *handshakes, uv_loop_t *loop)
-{
-    uv_idle_init(loop, &handshakes->idle);
-    handshakes->idle.data = handshakes;
 }
 
 void handshakes_close(struct handshakes *handshakes)

@@ -74,9 +74,8 @@ static inline void turns_begin_round(struct turns *turns, uint64_t now_ns)
 }
 
 /* take() gives the connection of the link its turn, in an iteration of the loop. */
-void turns_init(struct turns *turns, void (*take)(struct conn_link *link));
-void turns_open(struct turns *turns, uv_loop_t *loop); /* the handle */
-void turns_close(struct turns *turns);                 /* no connection may be left */
+void turns_init(struct turns *turns, uv_loop_t *loop, void (*take)(struct conn_link *link));
+void turns_close(struct turns *turns); /* the handle; no connection may be left */
 
 /* Gives a connection a turn, once, in the next round of the loop. Not after turns_close(). */
 void turns_give(struct turns *turns, struct conn_link *link);
@@ -101,10 +100,9 @@ struct handshakes {
 };
 
 /* step() does one step for the connection of the link, in an iteration of the loop. */
-void handshakes_init(struct handshakes *handshakes, void (*step)(struct conn_link *link));
+void handshakes_init(struct handshakes *handshakes, uv_loop_t *loop, void (*step)(struct conn_link *link));
+void handshakes_close(struct handshakes *handshakes); /* the handle */
 void handshakes_deinit(struct handshakes *handshakes);
-void handshakes_open(struct handshakes *handshakes, uv_loop_t *loop); /* the handle */
-void handshakes_close(struct handshakes *handshakes);
 
 /* Makes the memory, before the first connection. False without memory. */
 bool handshakes_prepare(struct handshakes *handshakes);

@@ -263,21 +263,6 @@ static void worker_free(struct worker *worker)
     free(worker);
 }
 
-static void init_handles(struct worker *worker)
-{
-    struct io *io = &worker->runner.io;
-    conns_open(io);
-    uv_prepare_init(&io->loop, &worker->before_poll);
-    uv_check_init(&io->loop, &worker->after_poll);
-    uv_timer_init(&io->loop, &worker->tick);
-    worker->before_poll.data = worker->after_poll.data = &worker->runner;
-    worker->tick.data = worker;
-    uv_prepare_start(&worker->before_poll, on_before_poll);
-    uv_check_start(&worker->after_poll, on_after_poll);
-    uv_timer_start(&worker->tick, on_tick, WORKER_TICK_MS, WORKER_TICK_MS);
-}
-
-/* All that needs no loop. */
 static int init_parts(struct worker *worker, struct server *server, unsigned index)
 {
     struct io *io = &worker->runner.io;
@@ -288,7 +273,22 @@ static int init_parts(struct worker *worker, struct server *server, unsigned ind
         err = -ENOMEM;
     int runner_err = runner_init(&worker->runner);
     host_init(worker);
+    uv_prepare_init(&io->loop, &worker->before_poll);
+    uv_check_init(&io->loop, &worker->after_poll);
+    uv_timer_init(&io->loop, &worker->tick);
+    worker->before_poll.data = worker->after_poll.data = &worker->runner;
+    worker->tick.data = worker;
+    uv_prepare_start(&worker->before_poll, on_before_poll);
+    uv_check_start(&worker->after_poll, on_after_poll);
+    uv_timer_start(&worker->tick, on_tick, WORKER_TICK_MS, WORKER_TICK_MS);
     return err ? err : runner_err;
+}
+
+static void close_handle(uv_handle_t *handle, void *arg)
+{
+    (void)arg;
+    if (!uv_is_closing(handle))
+        uv_close(handle, NULL);
 }
 
 int worker_start(struct worker **worker_out, struct server *server, unsigned index)
@@ -298,16 +298,15 @@ int worker_start(struct worker **worker_out, struct server *server, unsigned ind
         return -ENOMEM;
     *worker = (struct worker){0};
     struct io *io = &worker->runner.io;
-    int err = init_parts(worker, server, index);
-    if (!err)
-        err = uv_loop_init(&io->loop);
+    int err = uv_loop_init(&io->loop);
     if (err) {
-        worker_free(worker);
+        free(worker);
         return err;
     }
-    err = mailbox_open(&io->mailbox, &io->loop, on_wake, &worker->runner);
+    err = init_parts(worker, server, index);
+    if (!err)
+        err = mailbox_open(&io->mailbox, &io->loop, on_wake, &worker->runner);
     if (!err) {
-        init_handles(worker);
         counters_add(server->stats.counters, &io->stats, &io->timing);
         server->threads.mailboxes[index] = &io->mailbox;
         err = uv_thread_create(&worker->thread, worker_main, io);
@@ -317,8 +316,9 @@ int worker_start(struct worker **worker_out, struct server *server, unsigned ind
         }
         counters_remove(server->stats.counters, &io->stats);
         close_everything(worker);
-        uv_run(&io->loop, UV_RUN_DEFAULT);
     }
+    uv_walk(&io->loop, close_handle, NULL);
+    uv_run(&io->loop, UV_RUN_DEFAULT);
     uv_loop_close(&io->loop);
     worker_free(worker);
     return err;

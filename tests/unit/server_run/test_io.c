@@ -45,8 +45,7 @@ static void take(struct conn_link *link)
 static void begin_turns(void)
 {
     cr_assert_eq(uv_loop_init(&loop), 0);
-    turns_init(&turns, take);
-    turns_open(&turns, &loop);
+    turns_init(&turns, &loop, take);
 }
 
 /* One round. */

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 
 #include "bloom_batch.h"
 #include "bloom_merge.h"
@@ -10,6 +11,7 @@
 #include "bloom_state.h"
 #include "internal.h"
 #include "redisbloom_size.h"
+#include "valkey.h"
 #include "bloom_layout.h"
 
 const char *bloomery_version(void)
@@ -59,14 +61,18 @@ void bloomery_free(bloomery_filter *filter)
     free(filter);
 }
 
-/* The sizes are those of a server: Bloomery's honest ones, or RedisBloom's. */
+/* The sizes are those of a server: Bloomery's honest ones, or those of the layout's own server. */
 static int create_layer(bloomery_filter *filter, double error, uint64_t capacity, struct errbuf *err)
 {
     struct bloom_params params = {.capacity = capacity, .error_rate = error};
     struct bloom_size size;
 
-    if (filter->variant == BLOOM_REDISBLOOM) {
-        params.redisbloom = REDISBLOOM_DEFAULT | REDISBLOOM_NO_SCALING;
+    if (bloom_layout_of(filter->variant)->own_numbers) {
+        params.redisbloom = filter->variant == BLOOM_REDISBLOOM ? REDISBLOOM_DEFAULT | REDISBLOOM_NO_SCALING
+                                                                : bloom_layout_of(filter->variant)->options;
+        params.tightening = bloom_params_have_seed(&params) ? VALKEY_DEFAULT_TIGHTENING : 0;
+        if (bloom_params_have_seed(&params) && getrandom(&params.seed, BLOOM_SEED_BYTES, 0) != BLOOM_SEED_BYTES)
+            return BLOOMERY_SYSTEM;
         return bloomery_status_of(bloom_alone_init(&filter->alone, NULL, &params, err));
     }
     if (bloom_size_plan(capacity, error, &size, err) != BLOOM_SIZE_OK)
@@ -229,7 +235,11 @@ static int compare_layers(const bloomery_filter *filter, const bloomery_filter *
                    (unsigned long long)bloom_shape_bits(&b.shape), bloomery_layout(from));
         return BLOOMERY_REFUSED;
     }
-    return BLOOMERY_OK;
+    if (n == 0 || bloom_seed_equal(&bloom_filter_params(filter->alone.filter)->seed,
+                                   &bloom_filter_params(from->alone.filter)->seed))
+        return BLOOMERY_OK;
+    errbuf_set(err, "their seeds differ: only filters with equal ones have a union");
+    return BLOOMERY_REFUSED;
 }
 
 int bloomery_merge(bloomery_filter *filter, const bloomery_filter *from, char *text, size_t size)

@@ -18,7 +18,8 @@
  * arguments that follow this header end the process.
  *
  * Layouts: "na" (Cassandra 4.0 and later), "me" (Cassandra 3.x, ScyllaDB mc to mt), "ka" (before); "redisbloom", and
- * "redisbloom32" of very old versions of RedisBloom, which is read but not created. Their bytes: docs/FORMAT.md.
+ * "redisbloom32" of very old versions of RedisBloom, which is read but not created; "valkey", whose filters have a
+ * random seed each, and no union unless one is a copy of the other. Their bytes: docs/FORMAT.md.
  *
  * Items are bytes of any number; NULL is fine where there are none. */
 #ifndef BLOOMERY_H

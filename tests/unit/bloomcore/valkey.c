@@ -9,6 +9,7 @@
 #include "bloom_layer.h"
 #include "bloom_merge.h"
 #include "bloom_plan.h"
+#include "bloom_state.h"
 #include "bloom_vector.h"
 #include "pool_rig.h"
 #include "rng.h"
@@ -432,4 +433,39 @@ Test(valkey, a_plan_has_the_layers_that_grow)
                   "layer %u", i);
     }
     filter_free(filter);
+}
+
+/* What BF.INFO and BF.PLAN say of a rate: a bound in small filters, close in others. */
+Test(valkey, predicted_rates_hold)
+{
+    static const struct {
+        uint64_t capacity;
+        double rate;
+        unsigned filters;
+    } cases[] = {{3, 0.1, 400}, {10, 0.01, 400}, {100, 0.01, 100}, {1000, 0.001, 40}, {10000, 0.01, 4}};
+
+    for (size_t c = 0; c < sizeof(cases) / sizeof(cases[0]); c++) {
+        double present = 0, asked = 0, predicted = 0;
+        for (unsigned f = 0; f < cases[c].filters; f++) {
+            struct bloom_params params = params_with((unsigned char)f);
+            params.capacity = cases[c].capacity;
+            params.error_rate = cases[c].rate;
+            params.expansion = 0;
+            params.seed.bytes[31] = (unsigned char)(1 + (f >> 8)); /* equal halves: equal hashes */
+            struct bloom_filter *filter = filter_make(pool, &params, NULL);
+            struct bloom_layer_view view;
+            for (uint64_t i = 0; i < cases[c].capacity; i++)
+                cr_assert_leq(bloom_filter_add(filter, bloom_filter_hash(filter, &i, 8), NULL), BLOOM_ADDED);
+            for (uint64_t i = 0; i < 20000; i++, asked++) {
+                uint64_t item = i + (UINT64_C(1) << 40);
+                present += bloom_filter_query(filter, bloom_filter_hash(filter, &item, 8));
+            }
+            bloom_filter_layer(filter, 0, &view);
+            predicted += bloom_shape_rate(&view.shape, view.items);
+            filter_free(filter);
+        }
+        predicted /= cases[c].filters;
+        cr_expect(present / asked < 1.15 * predicted && present / asked > predicted / 3, "%g for %zu: measured %g",
+                  predicted, (size_t)cases[c].capacity, present / asked);
+    }
 }

@@ -207,6 +207,7 @@ DAEMON_TEST(the_daemon, fill, a_swap_takes_over_what_the_filter_has)
     expect(client, "+OK", "BF.RESERVE i 0.004 500 WINDOW ITEMS 2000 NONSCALING");
     expect(client, "+OK", "BF.RESERVE k 0.0005 500 EXPANSION 4 KEYED");
     expect(client, "+OK", "BF.RESERVE r 0.02 500 NONSCALING LAYOUT redisbloom");
+    expect(client, "+OK", "BF.RESERVE v 0.02 500 EXPANSION 3 LAYOUT valkey");
     expect(client, ":1", "PEXPIRE k 5000000");
     SHELL(0, "filter 'w': 10 items sent", "seq 10 >ten; fill w --swap --from ten");
     expect(client, "[\"3600 seconds refresh\"]", "BF.INFO w WINDOW");
@@ -231,7 +232,10 @@ DAEMON_TEST(the_daemon, fill, a_swap_takes_over_what_the_filter_has)
     expect(client, "[nil]", "BF.INFO r EXPANSION");
     expect(client, "[:77]", "BF.INFO r CAPACITY");
     expect(client, "[\"0.01\"]", "BF.INFO r ERRORRATE");
-    expect(client, ":4", "DBSIZE");
+    SHELL(0, "filter 'v': 10 items sent", "fill v --swap --from ten");
+    expect_has(client, "valkey", "BF.INFO v LAYOUT");
+    expect(client, "[:3]", "BF.INFO v EXPANSION");
+    expect(client, ":5", "DBSIZE");
 }
 
 DAEMON_TEST(the_daemon, fill, a_swap_of_nothing_changes_nothing)

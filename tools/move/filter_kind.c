@@ -29,11 +29,12 @@ static void read_expansion(struct filter_kind *kind, const struct value *value)
     snprintf(kind->expansion, sizeof(kind->expansion), "%" PRId64, value->number);
 }
 
-/* Filters of files may have layouts that no new filter has; all except RedisBloom's are made as Cassandra's. */
+/* Filters of files may have layouts that no new filter has; those of Cassandra are made as its newest. */
 static void read_layout(struct filter_kind *kind, const struct value *value)
 {
     bool redisbloom = strncmp(value->text, "redisbloom", strlen("redisbloom")) == 0;
-    snprintf(kind->layout, sizeof(kind->layout), "%s", redisbloom ? "redisbloom" : "na");
+    bool valkey = strcmp(value->text, "valkey") == 0;
+    snprintf(kind->layout, sizeof(kind->layout), "%s", redisbloom ? "redisbloom" : valkey ? "valkey" : "na");
 }
 
 /* "3600 seconds", "1000 items refresh" */

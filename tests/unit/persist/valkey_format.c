@@ -109,7 +109,7 @@ static bool is_recorded(const unsigned char *again, size_t again_len, const unsi
 {
     static unsigned char *rdb;
     static size_t len;
-    if (again_len == dump_len && memcmp(again, dump, len) == 0)
+    if (again_len == dump_len && memcmp(again, dump, dump_len) == 0)
         return true;
     if (!rdb)
         rdb = golden_file(&len, "%s/small_uncompressed.rdb", VALKEY_GOLDEN);

@@ -15,6 +15,9 @@ struct errbuf {
 /* Replaces the message; does nothing if `err` is NULL. */
 void errbuf_set(struct errbuf *err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
+/* Sets the message, and is the code: return errbuf_fail(err, -ENOMEM, "out of memory"). */
+#define errbuf_fail(err, code, ...) (errbuf_set(err, __VA_ARGS__), (code))
+
 /* Puts "<prefix>: " before the message. `err` may be NULL. */
 void errbuf_prefix(struct errbuf *err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 

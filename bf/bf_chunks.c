@@ -130,14 +130,10 @@ void bf_scandump(const struct bf_out *out, const struct bf_args *args, const str
 bool bf_read_chunk(const struct bf_args *args, bool obeys, struct bf_chunk *out, struct errbuf *error)
 {
     *out = (struct bf_chunk){.data = bf_arg(args, 3), .obeys = obeys};
-    if (!slice_to_int64(bf_arg(args, 2), &out->iterator)) {
-        errbuf_set(error, "ERR " BF_NOT_NUMERIC);
-        return false;
-    }
-    if (out->data.len > REDISBLOOM_CHUNK_MAX && !obeys) {
-        errbuf_set(error, "ERR received bad data: a chunk has at most %u bytes", REDISBLOOM_CHUNK_MAX);
-        return false;
-    }
+    if (!slice_to_int64(bf_arg(args, 2), &out->iterator))
+        return errbuf_fail(error, false, "ERR " BF_NOT_NUMERIC);
+    if (out->data.len > REDISBLOOM_CHUNK_MAX && !obeys)
+        return errbuf_fail(error, false, "ERR received bad data: a chunk has at most %u bytes", REDISBLOOM_CHUNK_MAX);
     /* None of ours has an iterator of 1. Old versions of RedisBloom wrote its header to the log with 0. */
     out->theirs = out->iterator == REDISBLOOM_HEADER_ITERATOR || (out->iterator == 0 && obeys);
     return true;
@@ -186,10 +182,8 @@ int bf_load_begin(const struct bf_chunk *chunk, const struct bloom_memory *memor
     struct slice data = chunk->data;
     struct bf_load *load = new_load(memory, chunk->theirs ? data.len : 0);
     int status;
-    if (!load) {
-        errbuf_set(err, "out of memory");
-        return -ENOMEM;
-    }
+    if (!load)
+        return errbuf_fail(err, -ENOMEM, "out of memory");
     load->theirs = chunk->theirs;
     if (chunk->theirs) {
         memcpy(load->header, data.ptr, data.len);
@@ -250,8 +244,7 @@ enum bf_load_state bf_load_take(struct bf_load *load, struct bloom_filter *filte
         return complete ? BF_LOAD_COMPLETE : BF_LOAD_GOES_ON;
     if (status > 0)
         return load->theirs ? BF_LOAD_REFUSED : BF_LOAD_SPOILT;
-    errbuf_set(err, "out of memory");
-    return BF_LOAD_NO_MEMORY;
+    return errbuf_fail(err, BF_LOAD_NO_MEMORY, "out of memory");
 }
 
 void bf_reply_bad_chunk(const struct bf_out *out, const char *reason, bool dropped)
@@ -268,8 +261,7 @@ bool cf_read_position(struct slice word, bool loads, int64_t *iterator_out, stru
 {
     if (slice_to_int64(word, iterator_out) && (loads ? *iterator_out != 0 : *iterator_out >= 0))
         return true;
-    errbuf_set(error, "%s", CF_BAD_POSITION);
-    return false;
+    return errbuf_fail(error, false, "%s", CF_BAD_POSITION);
 }
 
 void cf_reply_chunk(const struct bf_out *out, const struct bloom_filter *filter, int64_t iterator)
@@ -286,10 +278,8 @@ bool cf_read_header(struct slice data, struct dump_plan *plan_out, uint64_t *del
 {
     struct cuckoo_head head;
     struct errbuf reason = {""};
-    if (!cuckoo_head_get((const unsigned char *)data.ptr, data.len, &head)) {
-        errbuf_set(error, "%s", CF_BAD_HEADER);
-        return false;
-    }
+    if (!cuckoo_head_get((const unsigned char *)data.ptr, data.len, &head))
+        return errbuf_fail(error, false, "%s", CF_BAD_HEADER);
     *deletes_out = head.deletes;
     if (cuckoo_head_plan(&head, plan_out, &reason) != DUMP_OK)
         errbuf_set(error, "%s", CF_NOT_MADE);

@@ -14,8 +14,7 @@
 
 bool bf_refuse(struct errbuf *error, const char *text)
 {
-    errbuf_set(error, "%s", text);
-    return false;
+    return errbuf_fail(error, false, "%s", text);
 }
 
 bool bf_wrong_arity(const struct bf_args *args, struct errbuf *error)
@@ -25,8 +24,7 @@ bool bf_wrong_arity(const struct bf_args *args, struct errbuf *error)
     for (; i + 1 < sizeof(name) && args->name[i]; i++)
         name[i] = (char)(args->valkey ? toupper((unsigned char)args->name[i]) : args->name[i]);
     name[i] = '\0';
-    errbuf_set(error, "ERR wrong number of arguments for '%s' command", name);
-    return false;
+    return errbuf_fail(error, false, "ERR wrong number of arguments for '%s' command", name);
 }
 
 /* ---- single values ---- */
@@ -65,8 +63,7 @@ static bool take_capacity(int64_t capacity, struct bloom_params *params, struct 
         uint64_t most = bf_max_capacity(params);
         if (most == 0) /* at a rate that no filter has */
             return bf_refuse(error, "ERR capacity must be at least 1");
-        errbuf_set(error, "ERR capacity must be in the range [1, %llu]", (unsigned long long)most);
-        return false;
+        return errbuf_fail(error, false, "ERR capacity must be in the range [1, %llu]", (unsigned long long)most);
     }
     params->capacity = (uint64_t)capacity;
     return true;
@@ -85,10 +82,8 @@ static bool read_ttl(const struct bf_args *args, struct slice value, int64_t now
     int64_t seconds;
     if (!slice_to_int64(value, &seconds))
         return bf_refuse(error, "ERR value is not an integer or out of range");
-    if (seconds < 1 || seconds > (INT64_MAX - now_ms) / 1000) {
-        errbuf_set(error, "ERR invalid expire time in '%s' command", args->name);
-        return false;
-    }
+    if (seconds < 1 || seconds > (INT64_MAX - now_ms) / 1000)
+        return errbuf_fail(error, false, "ERR invalid expire time in '%s' command", args->name);
     *expires_ms_out = now_ms + seconds * 1000;
     return true;
 }
@@ -98,10 +93,8 @@ static bool read_expansion(struct slice value, uint32_t *expansion_out, struct e
     int64_t expansion;
     if (!slice_to_int64(value, &expansion))
         return bf_refuse(error, "ERR bad expansion");
-    if (expansion < 0 || expansion > BLOOM_MAX_EXPANSION) {
-        errbuf_set(error, "ERR expansion must be in the range [0, %d]", BLOOM_MAX_EXPANSION);
-        return false;
-    }
+    if (expansion < 0 || expansion > BLOOM_MAX_EXPANSION)
+        return errbuf_fail(error, false, "ERR expansion must be in the range [0, %d]", BLOOM_MAX_EXPANSION);
     *expansion_out = (uint32_t)expansion;
     return true;
 }
@@ -128,10 +121,8 @@ static bool window_option(const struct bf_args *args, size_t *i, struct window_w
     }
     if (slice_is(word, "PARTS")) {
         if (left < 1 || !slice_to_int64(bf_arg(args, ++*i), &words->parts) || words->parts < 1 ||
-            words->parts > BLOOM_WINDOW_MAX_PARTS) {
-            errbuf_set(error, "ERR PARTS takes a number in the range [1, %d]", BLOOM_WINDOW_MAX_PARTS);
-            return false;
-        }
+            words->parts > BLOOM_WINDOW_MAX_PARTS)
+            return errbuf_fail(error, false, "ERR PARTS takes a number in the range [1, %d]", BLOOM_WINDOW_MAX_PARTS);
         return true;
     }
     if (!slice_is(word, "WINDOW"))
@@ -143,11 +134,10 @@ static bool window_option(const struct bf_args *args, size_t *i, struct window_w
     if (left < 1 || !slice_to_int64(bf_arg(args, ++*i), &words->length) || words->length < 1)
         return bf_refuse(error, "ERR WINDOW takes a number of seconds, or ITEMS and a number of items");
     if (words->by_items ? (uint64_t)words->length > BLOOM_WINDOW_MAX_ITEMS
-                        : words->length > BLOOM_WINDOW_MAX_US / 1000000) {
-        errbuf_set(error, "ERR the %s of WINDOW must be in the range [1, %lld]", words->by_items ? "ITEMS" : "seconds",
-                   words->by_items ? (long long)BLOOM_WINDOW_MAX_ITEMS : (long long)(BLOOM_WINDOW_MAX_US / 1000000));
-        return false;
-    }
+                        : words->length > BLOOM_WINDOW_MAX_US / 1000000)
+        return errbuf_fail(
+            error, false, "ERR the %s of WINDOW must be in the range [1, %lld]", words->by_items ? "ITEMS" : "seconds",
+            words->by_items ? (long long)BLOOM_WINDOW_MAX_ITEMS : (long long)(BLOOM_WINDOW_MAX_US / 1000000));
     return true;
 }
 
@@ -157,17 +147,15 @@ static bool take_window(const struct window_words *words, struct bloom_params *p
     int64_t parts = words->parts ? words->parts : BLOOM_WINDOW_PARTS;
     if (!words->given)
         return (!words->parts && !words->refresh) || bf_refuse(error, "ERR PARTS and REFRESH need WINDOW");
-    if (params->redisbloom && words->layout) {
-        errbuf_set(error, "ERR a window is kept in Cassandra's layout: WINDOW and LAYOUT %s exclude each other",
-                   bloom_params_have_seed(params) ? "valkey" : "redisbloom");
-        return false;
-    }
+    if (params->redisbloom && words->layout)
+        return errbuf_fail(error, false,
+                           "ERR a window is kept in Cassandra's layout: WINDOW and LAYOUT %s exclude each other",
+                           bloom_params_have_seed(params) ? "valkey" : "redisbloom");
     if (words->by_items && !words->parts && parts > words->length)
         parts = words->length;
-    if (words->by_items && parts > words->length) {
-        errbuf_set(error, "ERR PARTS must not be more than the ITEMS of the window, %lld", (long long)words->length);
-        return false;
-    }
+    if (words->by_items && parts > words->length)
+        return errbuf_fail(error, false, "ERR PARTS must not be more than the ITEMS of the window, %lld",
+                           (long long)words->length);
     params->redisbloom = 0;
     params->window = (uint64_t)words->length * (words->by_items ? 1 : 1000000);
     params->window_parts = (uint16_t)parts;
@@ -210,9 +198,8 @@ struct other_option {
 
 static bool unknown_option(struct slice word, const char *takes, struct errbuf *error)
 {
-    errbuf_set(error, "ERR unknown option '%.*s': %s", (int)(word.len < UNKNOWN_MAX ? word.len : UNKNOWN_MAX), word.ptr,
-               takes);
-    return false;
+    return errbuf_fail(error, false, "ERR unknown option '%.*s': %s",
+                       (int)(word.len < UNKNOWN_MAX ? word.len : UNKNOWN_MAX), word.ptr, takes);
 }
 
 /* The options from argument `first` on. */
@@ -585,10 +572,8 @@ bool bf_read_false_positives(const struct bf_args *args, uint32_t *count_out, st
     int64_t count = 1;
     if (args->argc > 3)
         return bf_wrong_arity(args, error);
-    if (args->argc == 3 && (!slice_to_int64(bf_arg(args, 2), &count) || count < 1 || count > UINT32_MAX)) {
-        errbuf_set(error, "ERR count must be an integer in the range [1, %u]", UINT32_MAX);
-        return false;
-    }
+    if (args->argc == 3 && (!slice_to_int64(bf_arg(args, 2), &count) || count < 1 || count > UINT32_MAX))
+        return errbuf_fail(error, false, "ERR count must be an integer in the range [1, %u]", UINT32_MAX);
     *count_out = (uint32_t)count;
     return true;
 }

@@ -31,14 +31,11 @@ static bool read_option(const struct bf_args *args, const char *word, size_t fro
     int64_t number;
     if (!find_option(args, word, from, &value))
         return true;
-    if (!slice_to_int64(value, &number)) {
-        errbuf_set(error, "Couldn't parse %s", word);
-        return false;
-    }
-    if (number < min || number > max) {
-        errbuf_set(error, "%s: value must be in the range [%lld, %lld]", word, (long long)min, (long long)max);
-        return false;
-    }
+    if (!slice_to_int64(value, &number))
+        return errbuf_fail(error, false, "Couldn't parse %s", word);
+    if (number < min || number > max)
+        return errbuf_fail(error, false, "%s: value must be in the range [%lld, %lld]", word, (long long)min,
+                           (long long)max);
     *out = (unsigned)number;
     return true;
 }
@@ -65,11 +62,9 @@ static bool read_numbers(const struct bf_args *args, size_t at, const struct cuc
         !read_option(args, "BUCKETSIZE", from, 1, CUCKOO_MAX_BUCKET_SIZE, &out->bucket_size, error) ||
         !read_option(args, "EXPANSION", from, 0, BLOOM_MAX_EXPANSION, &out->expansion, error))
         return false;
-    if (!capacity_is_possible(capacity, out->bucket_size)) {
-        errbuf_set(error, "Capacity must be in the range [2 * BUCKETSIZE, %llu]",
-                   (unsigned long long)CUCKOO_MAX_CAPACITY);
-        return false;
-    }
+    if (!capacity_is_possible(capacity, out->bucket_size))
+        return errbuf_fail(error, false, "Capacity must be in the range [2 * BUCKETSIZE, %llu]",
+                           (unsigned long long)CUCKOO_MAX_CAPACITY);
     out->capacity = (uint64_t)capacity;
     return true;
 }
@@ -90,11 +85,10 @@ static bool read_rate(struct slice value, double *out, struct errbuf *error)
     double lowest = ceil(cuckoo_lowest_rate() * 1e6) / 1e6;
     if (slice_to_double(value, out) && *out >= lowest && *out < 1)
         return true;
-    errbuf_set(error,
-               "ERR ERROR must be in the range [%g, 1): fingerprints of 16 bits have no lower rate, but Bloom "
-               "filters have",
-               lowest);
-    return false;
+    return errbuf_fail(error, false,
+                       "ERR ERROR must be in the range [%g, 1): fingerprints of 16 bits have no lower rate, but Bloom "
+                       "filters have",
+                       lowest);
 }
 
 static bool read_rate_capacity(struct slice value, struct cuckoo_numbers *out, struct errbuf *error)
@@ -102,10 +96,9 @@ static bool read_rate_capacity(struct slice value, struct cuckoo_numbers *out, s
     int64_t capacity;
     if (!slice_to_int64(value, &capacity))
         return bf_refuse(error, "Bad capacity");
-    if (capacity < 1 || capacity > (int64_t)CUCKOO_MAX_CAPACITY) {
-        errbuf_set(error, "Capacity must be in the range [1, %llu]", (unsigned long long)CUCKOO_MAX_CAPACITY);
-        return false;
-    }
+    if (capacity < 1 || capacity > (int64_t)CUCKOO_MAX_CAPACITY)
+        return errbuf_fail(error, false, "Capacity must be in the range [1, %llu]",
+                           (unsigned long long)CUCKOO_MAX_CAPACITY);
     out->capacity = (uint64_t)capacity;
     return true;
 }
@@ -136,11 +129,10 @@ static bool read_rated(const struct bf_args *args, size_t at, const struct cucko
         bool last = i + 1 == args->argc;
         if (slice_is(word, "KEYED"))
             continue;
-        if (!counted && !slice_is(word, "ERROR") && !(items_out && slice_is(word, "ITEMS"))) {
-            errbuf_set(error, "ERR syntax error: the options beside ERROR are MAXITERATIONS, EXPANSION, KEYED%s",
-                       items_out ? ", ITEMS" : "");
-            return false;
-        }
+        if (!counted && !slice_is(word, "ERROR") && !(items_out && slice_is(word, "ITEMS")))
+            return errbuf_fail(error, false,
+                               "ERR syntax error: the options beside ERROR are MAXITERATIONS, EXPANSION, KEYED%s",
+                               items_out ? ", ITEMS" : "");
         if (last)
             return bf_wrong_arity(args, error);
         if (slice_is(word, "ERROR") && !read_rate(bf_arg(args, i + 1), &out->error_rate, error))
@@ -206,11 +198,9 @@ static bool read_insert_capacity(struct slice word, struct cuckoo_numbers *numbe
         return read_rate_capacity(word, numbers, error);
     if (!slice_to_int64(word, &capacity))
         return bf_refuse(error, "Bad capacity");
-    if (!capacity_is_possible(capacity, numbers->bucket_size)) {
-        errbuf_set(error, "Capacity must be in the range [cf-bucket-size * 2, %llu]",
-                   (unsigned long long)CUCKOO_MAX_CAPACITY);
-        return false;
-    }
+    if (!capacity_is_possible(capacity, numbers->bucket_size))
+        return errbuf_fail(error, false, "Capacity must be in the range [cf-bucket-size * 2, %llu]",
+                           (unsigned long long)CUCKOO_MAX_CAPACITY);
     numbers->capacity = (uint64_t)capacity;
     return true;
 }

@@ -52,10 +52,8 @@ static bool reserve_growths(struct adds *adds, size_t n, struct errbuf *err)
         return true;
     size_t room = adds->room * 2 + 4;
     struct growth *larger = realloc(adds->growths, room * sizeof(*larger));
-    if (!larger) {
-        errbuf_set(err, "out of memory");
-        return false;
-    }
+    if (!larger)
+        return errbuf_fail(err, false, "out of memory");
     adds->growths = larger;
     adds->room = room;
     return true;

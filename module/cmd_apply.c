@@ -26,8 +26,7 @@ static bool read_header(struct slice bytes, struct dump_load *load, struct errbu
         return false;
     if (load->plan.nlayers == 1)
         return true;
-    errbuf_set(err, "a header of %u layers", load->plan.nlayers);
-    return false;
+    return errbuf_fail(err, false, "a header of %u layers", load->plan.nlayers);
 }
 
 /* key MAKE header. A filter under that name is replaced: the primary has none. */
@@ -59,16 +58,12 @@ static bool apply_layer(struct call *call, struct errbuf *err)
     unsigned nlayers = bloom_filter_nlayers(filter);
     struct dump_load load;
     uint64_t index;
-    if (call->argc != 5 || !read_numbers(call, 3, &index, 1)) {
-        errbuf_set(err, "it takes LAYER index header");
-        return false;
-    }
+    if (call->argc != 5 || !read_numbers(call, 3, &index, 1))
+        return errbuf_fail(err, false, "it takes LAYER index header");
     if (index < nlayers)
         return true;
-    if (index != nlayers) {
-        errbuf_set(err, "layer %llu of a filter with %u", (unsigned long long)index, nlayers);
-        return false;
-    }
+    if (index != nlayers)
+        return errbuf_fail(err, false, "layer %llu of a filter with %u", (unsigned long long)index, nlayers);
     if (!read_header(call_arg(call, 4), &load, err) ||
         bloom_filter_append_layer(filter, &load.plan.shapes[0], err) != 0)
         return false;
@@ -82,10 +77,8 @@ static bool apply_items(struct call *call, struct errbuf *err)
     struct bloom_filter *filter = value_filter(call->value);
     uint64_t counts[BLOOM_MAX_LAYERS];
     unsigned nlayers = bloom_filter_nlayers(filter);
-    if ((size_t)call->argc != 3 + (size_t)nlayers || !read_numbers(call, 3, counts, nlayers)) {
-        errbuf_set(err, "it takes ITEMS and a count for each of %u layers", nlayers);
-        return false;
-    }
+    if ((size_t)call->argc != 3 + (size_t)nlayers || !read_numbers(call, 3, counts, nlayers))
+        return errbuf_fail(err, false, "it takes ITEMS and a count for each of %u layers", nlayers);
     for (unsigned i = 0; i < nlayers; i++) {
         struct bloom_layer_view view;
         bloom_filter_layer(filter, i, &view);
@@ -101,10 +94,8 @@ static bool apply_adds(struct call *call, struct errbuf *err)
     struct bloom_filter *filter = value_filter(call->value);
     for (int i = 3; i < call->argc; i++) {
         struct slice bytes = call_arg(call, (size_t)i);
-        if (bytes.len != 16) {
-            errbuf_set(err, "a hash has 16 bytes, not %zu", bytes.len);
-            return false;
-        }
+        if (bytes.len != 16)
+            return errbuf_fail(err, false, "a hash has 16 bytes, not %zu", bytes.len);
         const unsigned char *at = (const unsigned char *)bytes.ptr;
         struct bloom_hash hash = {le64_get(at), le64_get(at + 8)};
         if (bloom_filter_forgets(filter) && bloom_window_place(filter, hash))
@@ -122,22 +113,16 @@ static bool apply_turn(struct call *call, struct errbuf *err)
     struct bloom_filter *filter = value_filter(call->value);
     uint64_t numbers[3]; /* layer, number, unix-us */
     struct dump_load load;
-    if (call->argc != 7 || !read_numbers(call, 3, numbers, 3) || numbers[0] >= BLOOM_MAX_LAYERS || numbers[1] == 0) {
-        errbuf_set(err, "it takes TURN layer number unix-us header");
-        return false;
-    }
-    if (!bloom_filter_forgets(filter)) {
-        errbuf_set(err, "the filter is not a window");
-        return false;
-    }
+    if (call->argc != 7 || !read_numbers(call, 3, numbers, 3) || numbers[0] >= BLOOM_MAX_LAYERS || numbers[1] == 0)
+        return errbuf_fail(err, false, "it takes TURN layer number unix-us header");
+    if (!bloom_filter_forgets(filter))
+        return errbuf_fail(err, false, "the filter is not a window");
     if (!read_header(call_arg(call, 6), &load, err))
         return false;
     const struct bloom_turn turn = {.number = numbers[1],
                                     .started_us = window_started_here(filter, numbers[1], numbers[2])};
-    if (!bloom_turn_valid(&turn)) {
-        errbuf_set(err, "invalid turn of a window");
-        return false;
-    }
+    if (!bloom_turn_valid(&turn))
+        return errbuf_fail(err, false, "invalid turn of a window");
     if (bloom_window_replay(filter, (unsigned)numbers[0], &load.plan.shapes[0], &turn, err) != 0)
         return false;
     effect_turn(call, (unsigned)numbers[0], &load.plan.shapes[0], &turn);
@@ -149,14 +134,10 @@ static bool apply_turn(struct call *call, struct errbuf *err)
 static bool apply_drop(struct call *call, struct errbuf *err)
 {
     uint64_t below;
-    if (call->argc != 4 || !read_numbers(call, 3, &below, 1)) {
-        errbuf_set(err, "it takes DROP number");
-        return false;
-    }
-    if (!bloom_filter_forgets(value_filter(call->value))) {
-        errbuf_set(err, "the filter is not a window");
-        return false;
-    }
+    if (call->argc != 4 || !read_numbers(call, 3, &below, 1))
+        return errbuf_fail(err, false, "it takes DROP number");
+    if (!bloom_filter_forgets(value_filter(call->value)))
+        return errbuf_fail(err, false, "the filter is not a window");
     effect_dropped(call, below);
     effect_changed(call, NULL);
     return true;
@@ -217,10 +198,8 @@ static bool set_turns(struct bloom_filter *filter, const struct dump_plan *plan,
                                         .started_us = part_started(plan, started_us, i)};
         if (turn.number == 0)
             continue;
-        if (!bloom_turn_valid(&turn)) {
-            errbuf_set(err, "invalid turn of a window");
-            return false;
-        }
+        if (!bloom_turn_valid(&turn))
+            return errbuf_fail(err, false, "invalid turn of a window");
         bloom_window_set_turn(filter, i, &turn);
     }
     return true;
@@ -235,10 +214,8 @@ static bool apply_union(struct call *call, struct errbuf *err)
     struct slice header = call->argc >= 4 ? call_arg(call, 3) : (struct slice){"", 0};
     if (dump_load_begin(&load, NULL, header.ptr, header.len, err) != DUMP_OK)
         return false;
-    if (!bloom_params_is_window(&load.plan.params)) {
-        errbuf_set(err, "the header is not of a window");
-        return false;
-    }
+    if (!bloom_params_is_window(&load.plan.params))
+        return errbuf_fail(err, false, "the header is not of a window");
     struct value *made =
         value_create_shaped(&load.plan.params, load.plan.shapes, load.plan.nlayers, false, &status, err);
     if (!made)
@@ -269,10 +246,8 @@ static bool apply(struct call *call, struct errbuf *err)
     }
     if (slice_is(what, "UNION"))
         return apply_union(call, err);
-    if (!call->value || call->value->load) {
-        errbuf_set(err, "no such filter");
-        return false;
-    }
+    if (!call->value || call->value->load)
+        return errbuf_fail(err, false, "no such filter");
     if (slice_is(what, "LAYER") && apply_layer(call, err)) {
         effect_applied(call, false);
         return true;

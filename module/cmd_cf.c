@@ -107,10 +107,9 @@ static int ask_memory(void *ctx, uint64_t id, unsigned layer, const struct bloom
     (void)id;
     if (call_must_obey(call))
         return 0;
-    if (layer >= (unsigned)settings.cf_max_expansions) {
-        errbuf_set(err, "the filter has %u sub-filters, the most that it may have (cf-max-expansions)", layer);
-        return BLOOM_LIMIT;
-    }
+    if (layer >= (unsigned)settings.cf_max_expansions)
+        return errbuf_fail(err, BLOOM_LIMIT,
+                           "the filter has %u sub-filters, the most that it may have (cf-max-expansions)", layer);
     return memory_allowed(before + bytes, bytes, err) ? 0 : BLOOM_LIMIT;
 }
 
@@ -293,17 +292,13 @@ HANDLER(cmd_cf_del)
 bool cf_apply(struct call *call, struct errbuf *err)
 {
     bool adds = slice_is(call_arg(call, 2), "CFADD");
-    if (call_find_cuckoo(call) != CALL_THERE) {
-        errbuf_set(err, "no such cuckoo filter");
-        return false;
-    }
+    if (call_find_cuckoo(call) != CALL_THERE)
+        return errbuf_fail(err, false, "no such cuckoo filter");
     struct bloom_filter *filter = value_filter(call->value);
     for (int i = 3; i < call->argc; i++) {
         struct slice bytes = call_arg(call, (size_t)i);
-        if (bytes.len != 8) {
-            errbuf_set(err, "a hash of a cuckoo filter has 8 bytes, not %zu", bytes.len);
-            return false;
-        }
+        if (bytes.len != 8)
+            return errbuf_fail(err, false, "a hash of a cuckoo filter has 8 bytes, not %zu", bytes.len);
         uint64_t hash = le64_get((const unsigned char *)bytes.ptr);
         if (!adds)
             (void)delete_one(filter, hash);

@@ -150,26 +150,19 @@ static bool register_row(struct engine_ctx *ctx, const char *prefix, const struc
     char name[64], text[64];
     snprintf(name, sizeof(name), "%s%s", prefix, row->name + 2);
     flags_of(row, text, sizeof(text));
-    if (engine.CreateCommand(ctx, name, row->handler, text, row->first_key, row->last_key, row->key_step) !=
-        ENGINE_OK) {
-        errbuf_set(err,
-                   "the engine already has a command %s, perhaps from its own module; choose another prefix: "
-                   "loadmodule bloomery.so prefix BLOOM",
-                   name);
-        return false;
-    }
+    if (engine.CreateCommand(ctx, name, row->handler, text, row->first_key, row->last_key, row->key_step) != ENGINE_OK)
+        return errbuf_fail(err, false,
+                           "the engine already has a command %s, perhaps from its own module; choose another prefix: "
+                           "loadmodule bloomery.so prefix BLOOM",
+                           name);
     struct engine_command *command = engine.GetCommand ? engine.GetCommand(ctx, name) : NULL;
     if (!command)
         return true;
-    if (engine.SetCommandInfo && document(command, row) != ENGINE_OK) {
-        errbuf_set(err, "the engine refuses the description of %s", name);
-        return false;
-    }
+    if (engine.SetCommandInfo && document(command, row) != ENGINE_OK)
+        return errbuf_fail(err, false, "the engine refuses the description of %s", name);
     categories_of(row, own_category, text, sizeof(text));
-    if (engine.SetCommandACLCategories && engine.SetCommandACLCategories(command, text) != ENGINE_OK) {
-        errbuf_set(err, "the engine refuses the categories '%s' of %s", text, name);
-        return false;
-    }
+    if (engine.SetCommandACLCategories && engine.SetCommandACLCategories(command, text) != ENGINE_OK)
+        return errbuf_fail(err, false, "the engine refuses the categories '%s' of %s", text, name);
     return true;
 }
 

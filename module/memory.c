@@ -74,9 +74,8 @@ static bool within_maxmemory(uint64_t bytes, struct errbuf *err)
         used = 0;
     if (no_limit || unknown || limit == 0 || (used <= limit && bytes <= limit - used))
         return true;
-    errbuf_set(err, "%llu more bytes would make %llu in use, and maxmemory is %llu", (unsigned long long)bytes,
-               used + (unsigned long long)bytes, limit);
-    return false;
+    return errbuf_fail(err, false, "%llu more bytes would make %llu in use, and maxmemory is %llu",
+                       (unsigned long long)bytes, used + (unsigned long long)bytes, limit);
 }
 
 bool memory_allowed(uint64_t filter_bytes, uint64_t more_bytes, struct errbuf *err)
@@ -84,9 +83,8 @@ bool memory_allowed(uint64_t filter_bytes, uint64_t more_bytes, struct errbuf *e
     uint64_t limit = (uint64_t)settings.max_filter_bytes;
     if (limit == 0 || filter_bytes <= limit)
         return within_maxmemory(more_bytes, err);
-    errbuf_set(err, "the filter would need %llu bytes, the limit for one filter is %llu",
-               (unsigned long long)filter_bytes, (unsigned long long)limit);
-    return false;
+    return errbuf_fail(err, false, "the filter would need %llu bytes, the limit for one filter is %llu",
+                       (unsigned long long)filter_bytes, (unsigned long long)limit);
 }
 
 bool memory_possible(uint64_t bytes, struct errbuf *err)
@@ -94,8 +92,7 @@ bool memory_possible(uint64_t bytes, struct errbuf *err)
     long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
     if (pages <= 0 || page <= 0 || bytes / (uint64_t)page <= (uint64_t)pages)
         return true;
-    errbuf_set(err, "%llu bytes exceed the machine's memory", (unsigned long long)bytes);
-    return false;
+    return errbuf_fail(err, false, "%llu bytes exceed the machine's memory", (unsigned long long)bytes);
 }
 
 bool memory_may_load(uint64_t filter_bytes, uint64_t more_bytes, struct errbuf *err)

@@ -104,8 +104,7 @@ static bool read_rate(struct slice text, double *rate_out, struct errbuf *err)
         *rate_out = rate;
         return true;
     }
-    errbuf_set(err, "it must be above 0 and below 1");
-    return false;
+    return errbuf_fail(err, false, "it must be above 0 and below 1");
 }
 
 static bool read_word(const struct row *row, struct slice text, struct errbuf *err)
@@ -118,8 +117,8 @@ static bool read_word(const struct row *row, struct slice text, struct errbuf *e
             return true;
         }
     }
-    errbuf_set(err, "it must be %s, %s%s%s", words[0], words[1], most > 1 ? " or " : "", most > 1 ? words[2] : "");
-    return false;
+    return errbuf_fail(err, false, "it must be %s, %s%s%s", words[0], words[1], most > 1 ? " or " : "",
+                       most > 1 ? words[2] : "");
 }
 
 static bool read_number(const struct row *row, struct slice text, struct errbuf *err)
@@ -129,8 +128,7 @@ static bool read_number(const struct row *row, struct slice text, struct errbuf 
         *(long long *)row->value = number;
         return true;
     }
-    errbuf_set(err, "it must be a number from %lld to %lld", row->min, row->max);
-    return false;
+    return errbuf_fail(err, false, "it must be a number from %lld to %lld", row->min, row->max);
 }
 
 /* ---- keys ---- */
@@ -139,10 +137,8 @@ static bool read_number(const struct row *row, struct slice text, struct errbuf 
 static bool read_path(char *path_out, struct slice text, struct errbuf *err)
 {
     char path[SETTINGS_PATH_SIZE];
-    if (text.len >= sizeof(path) || memchr(text.ptr, 0, text.len)) {
-        errbuf_set(err, "it must be a path");
-        return false;
-    }
+    if (text.len >= sizeof(path) || memchr(text.ptr, 0, text.len))
+        return errbuf_fail(err, false, "it must be a path");
     memcpy(path, text.ptr, text.len);
     path[text.len] = '\0';
     if (keyed_pool && !keys_read(path, err))
@@ -189,10 +185,8 @@ static bool read_prefix(struct slice text, struct errbuf *err)
     bool fits = text.len >= 1 && text.len <= SETTINGS_PREFIX_MAX;
     for (size_t i = 0; fits && i < text.len; i++)
         fits = isalnum((unsigned char)text.ptr[i]) || text.ptr[i] == '-' || text.ptr[i] == '_';
-    if (!fits) {
-        errbuf_set(err, "it must have 1 to %d letters, digits, '-' and '_'", SETTINGS_PREFIX_MAX);
-        return false;
-    }
+    if (!fits)
+        return errbuf_fail(err, false, "it must have 1 to %d letters, digits, '-' and '_'", SETTINGS_PREFIX_MAX);
     for (size_t i = 0; i < text.len; i++)
         settings.prefix[i] = (char)tolower((unsigned char)text.ptr[i]);
     settings.prefix[text.len] = '\0';
@@ -253,8 +247,7 @@ bool settings_read(struct engine_ctx *ctx, struct engine_string **argv, int argc
     if (argc % 2 == 0)
         return true;
     struct slice name = text_of(argv[argc - 1]);
-    errbuf_set(err, "'%.*s' has no value", (int)(name.len < 64 ? name.len : 64), name.ptr);
-    return false;
+    return errbuf_fail(err, false, "'%.*s' has no value", (int)(name.len < 64 ? name.len : 64), name.ptr);
 }
 
 /* ---- CONFIG ---- */
@@ -323,15 +316,12 @@ bool settings_register(struct engine_ctx *ctx, struct errbuf *err)
     if (!engine.RegisterNumericConfig || !engine.RegisterStringConfig || !engine.LoadConfigs)
         return true;
     for (size_t i = 0; i < ROWS; i++) {
-        if (register_row(ctx, &rows[i]) != ENGINE_OK) {
-            errbuf_set(err, "the setting bloomery.%s cannot be registered", rows[i].name);
-            return false;
-        }
+        if (register_row(ctx, &rows[i]) != ENGINE_OK)
+            return errbuf_fail(err, false, "the setting bloomery.%s cannot be registered", rows[i].name);
     }
     if (engine.LoadConfigs(ctx) == ENGINE_OK)
         return true;
-    errbuf_set(err, "cannot read the settings of the configuration file");
-    return false;
+    return errbuf_fail(err, false, "cannot read the settings of the configuration file");
 }
 
 /* ---- for commands ---- */

@@ -146,9 +146,9 @@ bool redisbloom_type_init(struct engine_ctx *ctx, struct errbuf *err)
     redisbloom_type = engine.CreateDataType(ctx, REDISBLOOM_TYPE_NAME, REDISBLOOM_ENCVER, &methods);
     if (redisbloom_type)
         return true;
-    errbuf_set(err, "cannot take over the type %s: is RedisBloom, or the engine's own module, also loaded?",
-               REDISBLOOM_TYPE_NAME);
-    return false;
+    return errbuf_fail(err, false,
+                       "cannot take over the type %s: is RedisBloom, or the engine's own module, also loaded?",
+                       REDISBLOOM_TYPE_NAME);
 }
 
 /* ---- cuckoo filters ---- */
@@ -302,9 +302,9 @@ bool cuckoo_type_init(struct engine_ctx *ctx, bool take_over, struct errbuf *err
         cuckoo_own && take_over ? engine.CreateDataType(ctx, CUCKOO_TYPE_NAME, CUCKOO_ENCVER, &methods) : NULL;
     if (cuckoo_own && (cuckoo_theirs || !take_over))
         return true;
-    errbuf_set(err,
-               cuckoo_own ? "cannot take over the type %s: is RedisBloom, or the engine's own module, also loaded?"
-                          : "cannot register the type %s: is the module already loaded?",
-               cuckoo_own ? CUCKOO_TYPE_NAME : CUCKOO_OWN_TYPE_NAME);
-    return false;
+    return errbuf_fail(err, false,
+                       cuckoo_own
+                           ? "cannot take over the type %s: is RedisBloom, or the engine's own module, also loaded?"
+                           : "cannot register the type %s: is the module already loaded?",
+                       cuckoo_own ? CUCKOO_TYPE_NAME : CUCKOO_OWN_TYPE_NAME);
 }

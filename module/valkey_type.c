@@ -129,6 +129,5 @@ bool valkey_type_init(struct engine_ctx *ctx, struct errbuf *err)
     valkey_type = engine.CreateDataType(ctx, VALKEY_TYPE_NAME, VALKEY_ENCVER, &methods);
     if (valkey_type)
         return true;
-    errbuf_set(err, "cannot take over the type %s: is valkey-bloom also loaded?", VALKEY_TYPE_NAME);
-    return false;
+    return errbuf_fail(err, false, "cannot take over the type %s: is valkey-bloom also loaded?", VALKEY_TYPE_NAME);
 }

@@ -48,8 +48,7 @@ struct value *value_create(struct bloom_class *class, bool limited, int *status_
     struct value *value = memory_zeroed(sizeof(*value) + bloom_filter_bytes(class));
     if (!value) {
         *status_out = -1;
-        errbuf_set(err, "out of memory");
-        return NULL;
+        return errbuf_fail(err, NULL, "out of memory");
     }
     *status_out = bloom_filter_init(value_filter(value), class, err);
     if (*status_out != 0) {
@@ -198,8 +197,7 @@ bool value_key_is_new(const struct value *value, struct errbuf *text_out)
 bool values_init(struct errbuf *err)
 {
     if (!pool && bloom_pool_create_in(&engine_memory, &pool) != 0) { /* there is one after a load that failed */
-        errbuf_set(err, "out of memory");
-        return false;
+        return errbuf_fail(err, false, "out of memory");
     }
     ahead_us = clock_unix_us() - clock_boot_us(); /* Unix time now, and monotonic from then on */
     bloom_pool_set_clock(pool, now_us);
@@ -229,9 +227,8 @@ bool window_fits(const struct bloom_filter *filter, struct errbuf *err)
     uint64_t bytes = part * (params->window_parts + (part > BLOOM_WINDOW_SMALL_BYTES ? 3u : 2u));
     if (limit == 0 || bytes <= limit)
         return true;
-    errbuf_set(err, "the parts of the window would need %llu bytes, the limit for one filter is %llu",
-               (unsigned long long)bytes, (unsigned long long)limit);
-    return false;
+    return errbuf_fail(err, false, "the parts of the window would need %llu bytes, the limit for one filter is %llu",
+                       (unsigned long long)bytes, (unsigned long long)limit);
 }
 
 /* Windows with dropped layers, which are emptied piece by piece between commands. The engine may free filters in its

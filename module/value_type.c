@@ -236,10 +236,8 @@ static struct value *read_header(struct engine_io *io, uint64_t nchunks, struct 
     struct bf_load *load;
     int status;
     char *header = load_string(io, &chunk.data.len);
-    if (!header) {
-        errbuf_set(err, "the header is missing");
-        return NULL;
-    }
+    if (!header)
+        return errbuf_fail(err, NULL, "the header is missing");
     chunk.data.ptr = header;
     status = bf_load_begin(&chunk, &engine_memory, &load, err);
     engine.Free(header);
@@ -263,10 +261,8 @@ static bool read_chunk(struct engine_io *io, struct value *value, struct bf_chun
                        struct errbuf *err)
 {
     char *bytes = load_string(io, &chunk->data.len);
-    if (!bytes) {
-        errbuf_set(err, "a chunk is missing");
-        return false;
-    }
+    if (!bytes)
+        return errbuf_fail(err, false, "a chunk is missing");
     chunk->data.ptr = bytes;
     enum bf_load_state state = bf_load_take(value->load, value_filter(value), chunk, err);
     engine.Free(bytes);
@@ -292,28 +288,22 @@ static bool read_redisbloom(struct engine_io *io, struct value *value, struct er
     for (;;) {
         struct bf_chunk chunk = {.iterator = (int64_t)engine.LoadUnsigned(io), .stored = true};
         bool complete;
-        if (engine.IsIOError(io)) {
-            errbuf_set(err, "its end is missing");
-            return false;
-        }
+        if (engine.IsIOError(io))
+            return errbuf_fail(err, false, "its end is missing");
         if (chunk.iterator == 0)
             return true;
         if (!read_chunk(io, value, &chunk, &complete, err))
             return false;
-        if (complete) {
-            errbuf_set(err, "all of its bits are there, where some must be missing");
-            return false;
-        }
+        if (complete)
+            return errbuf_fail(err, false, "all of its bits are there, where some must be missing");
     }
 }
 
 static struct value *read_value(struct engine_io *io, struct errbuf *err)
 {
     uint64_t nchunks = engine.LoadUnsigned(io);
-    if (engine.IsIOError(io)) {
-        errbuf_set(err, "its first field is missing");
-        return NULL;
-    }
+    if (engine.IsIOError(io))
+        return errbuf_fail(err, NULL, "its first field is missing");
     struct value *value = read_header(io, nchunks, err);
     if (!value || (nchunks > 0 ? read_own(io, value, nchunks, err) : read_redisbloom(io, value, err)))
         return value;
@@ -383,6 +373,5 @@ bool value_type_init(struct engine_ctx *ctx, struct errbuf *err)
     value_type = engine.CreateDataType(ctx, DUMP_TYPE_NAME, DUMP_TYPE_VERSION, &methods);
     if (value_type)
         return true;
-    errbuf_set(err, "cannot register the type %s: is the module already loaded?", DUMP_TYPE_NAME);
-    return false;
+    return errbuf_fail(err, false, "cannot register the type %s: is the module already loaded?", DUMP_TYPE_NAME);
 }

@@ -338,10 +338,8 @@ enum bloom_add bloom_filter_claim(struct bloom_filter *filter, const struct bloo
     struct bloom_pool *pool = bloom_filter_class(filter)->pool;
     const struct bloom_twin_slot *twin = bloom_pool_twin(pool, filter);
 
-    if (lacks_pairs(filter)) {
-        errbuf_set(err, "a claim takes two places, and no layer has two");
-        return BLOOM_NO_ROOM;
-    }
+    if (lacks_pairs(filter))
+        return errbuf_fail(err, BLOOM_NO_ROOM, "a claim takes two places, and no layer has two");
     if (bloom_filter_is_window(filter))
         return bloom_window_add(filter, hash, 2, journal, err);
     while (!bloom_filter_query(filter, hash[1])) {

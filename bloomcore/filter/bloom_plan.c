@@ -81,15 +81,12 @@ static int lay_out(const struct bloom_params *params, uint64_t items, struct blo
             plan->capacity = UINT64_MAX;
         if (plan->capacity >= items)
             return BLOOM_OK;
-        if (params->expansion == 0) {
-            errbuf_set(err, "%s of fixed size holds %llu items", whole, (unsigned long long)plan->capacity);
-            return BLOOM_REFUSED;
-        }
-        if (plan->nlayers == BLOOM_MAX_LAYERS) {
-            errbuf_set(err, "%s has at most %d layers, which here hold %llu items", whole, BLOOM_MAX_LAYERS,
-                       (unsigned long long)plan->capacity);
-            return BLOOM_REFUSED;
-        }
+        if (params->expansion == 0)
+            return errbuf_fail(err, BLOOM_REFUSED, "%s of fixed size holds %llu items", whole,
+                               (unsigned long long)plan->capacity);
+        if (plan->nlayers == BLOOM_MAX_LAYERS)
+            return errbuf_fail(err, BLOOM_REFUSED, "%s has at most %d layers, which here hold %llu items", whole,
+                               BLOOM_MAX_LAYERS, (unsigned long long)plan->capacity);
     }
 }
 

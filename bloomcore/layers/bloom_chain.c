@@ -339,11 +339,9 @@ int bloom_filter_append_at(struct bloom_filter *filter, unsigned index, const st
 
     if (!bloom_shape_valid(shape, err))
         return BLOOM_REFUSED;
-    if (shape->variant != variant) {
-        errbuf_set(err, "its variant is %s, and that of the filter's other layers %s",
-                   bloom_variant_name(shape->variant), bloom_variant_name(variant));
-        return BLOOM_REFUSED;
-    }
+    if (shape->variant != variant)
+        return errbuf_fail(err, BLOOM_REFUSED, "its variant is %s, and that of the filter's other layers %s",
+                           bloom_variant_name(shape->variant), bloom_variant_name(variant));
     lock_take(&pool->lock);
     if (bloom_filter_nlayers(filter) <= index) {
         rc = bloom_next_capacity(bloom_filter_params(filter), bloom_filter_newest(filter)->geometry, shape->level,
@@ -384,10 +382,8 @@ int bloom_layer_init(struct bloom_pool *pool, const struct bloom_filter *filter,
     }
 
     _Atomic uint64_t *words = bloom_words_alloc(&pool->maps, filter, layer, nwords);
-    if (!words) {
-        errbuf_set(err, "cannot allocate %llu bytes", (unsigned long long)(nwords * 8));
-        return -ENOMEM;
-    }
+    if (!words)
+        return errbuf_fail(err, -ENOMEM, "cannot allocate %llu bytes", (unsigned long long)(nwords * 8));
     bloom_layer_set_words(layer, words);
     return 0;
 }

@@ -207,14 +207,13 @@ int bloom_filter_count_union(struct bloom_filter *dst, const struct bloom_union 
             worst = i;
     }
     bloom_chain_state(states, nlayers, &whole);
-    if (worst < nlayers && whole.rate > error_rate) {
-        errbuf_set(err,
-                   "layer %u would have about %llu items, but its capacity is %llu; the error rate would be about "
-                   "%.2g instead of %.15g",
-                   worst, (unsigned long long)items[worst],
-                   (unsigned long long)bloom_filter_layer_at(dst, worst)->geometry->capacity, whole.rate, error_rate);
-        return BLOOM_REFUSED;
-    }
+    if (worst < nlayers && whole.rate > error_rate)
+        return errbuf_fail(
+            err, BLOOM_REFUSED,
+            "layer %u would have about %llu items, but its capacity is %llu; the error rate would be about "
+            "%.2g instead of %.15g",
+            worst, (unsigned long long)items[worst],
+            (unsigned long long)bloom_filter_layer_at(dst, worst)->geometry->capacity, whole.rate, error_rate);
     for (unsigned i = 0; i < nlayers; i++)
         raise_items(dst, i, seen[i], items[i]);
     return BLOOM_OK;

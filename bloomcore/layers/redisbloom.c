@@ -18,21 +18,15 @@ static bool is_whole(uint64_t number, uint64_t most)
 static int check_layer(const struct redisbloom_layer *from, unsigned options, struct bloom_shape *shape,
                        struct errbuf *err)
 {
-    if (from->bits < 8 || from->bits % 8 != 0 || from->bits > MAX_BITS) {
-        errbuf_set(err, "%llu bits: must be whole bytes, and in the range [8, %llu]", (unsigned long long)from->bits,
-                   (unsigned long long)MAX_BITS);
-        return BLOOM_REFUSED;
-    }
-    if (!is_whole(from->hashes, BLOOM_MAX_HASHES) || !is_whole(from->n2, 63)) {
-        errbuf_set(err, "%llu hashes, n2 %llu: must be at most %d and 63", (unsigned long long)from->hashes,
-                   (unsigned long long)from->n2, BLOOM_MAX_HASHES);
-        return BLOOM_REFUSED;
-    }
-    if (from->count > from->entries) {
-        errbuf_set(err, "%llu items in a layer for %llu", (unsigned long long)from->count,
-                   (unsigned long long)from->entries);
-        return BLOOM_REFUSED;
-    }
+    if (from->bits < 8 || from->bits % 8 != 0 || from->bits > MAX_BITS)
+        return errbuf_fail(err, BLOOM_REFUSED, "%llu bits: must be whole bytes, and in the range [8, %llu]",
+                           (unsigned long long)from->bits, (unsigned long long)MAX_BITS);
+    if (!is_whole(from->hashes, BLOOM_MAX_HASHES) || !is_whole(from->n2, 63))
+        return errbuf_fail(err, BLOOM_REFUSED, "%llu hashes, n2 %llu: must be at most %d and 63",
+                           (unsigned long long)from->hashes, (unsigned long long)from->n2, BLOOM_MAX_HASHES);
+    if (from->count > from->entries)
+        return errbuf_fail(err, BLOOM_REFUSED, "%llu items in a layer for %llu", (unsigned long long)from->count,
+                           (unsigned long long)from->entries);
     uint64_t nwords = (from->bits - 1) / 64 + 1;
     *shape = (struct bloom_shape){
         .nwords = nwords,

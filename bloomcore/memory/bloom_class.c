@@ -123,8 +123,8 @@ int bloom_class_get(struct bloom_pool *pool, const struct bloom_params *params, 
         if (!bloom_shape_valid(shape, err) || !bloom_shape_fits(params, shape, err))
             return BLOOM_REFUSED;
         if (shape->level != 0) { /* a window's ring begins with a part: it is the model for all parts */
-            errbuf_set(err, "the first layer is of level %u of a part, not the part's first", shape->level);
-            return BLOOM_REFUSED;
+            return errbuf_fail(err, BLOOM_REFUSED, "the first layer is of level %u of a part, not the part's first",
+                               shape->level);
         }
         return get_with_shape(pool, params, shape, false, class_out);
     }

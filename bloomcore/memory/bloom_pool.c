@@ -145,10 +145,10 @@ static bool total_allows(const struct bloom_pool *pool, uint64_t held, const str
         uint64_t away = atomic_load_explicit(&pool->evictable.dropped_bytes, memory_order_relaxed);
         if (used + away + bytes <= max)
             return true;
-        errbuf_set(err, "%llu bytes more are needed, %llu are in use%s, the limit for all filters is %llu",
-                   (unsigned long long)bytes, (unsigned long long)(used + away),
-                   away ? ", with bits that are on the disk only" : "", (unsigned long long)max);
-        return false;
+        return errbuf_fail(err, false,
+                           "%llu bytes more are needed, %llu are in use%s, the limit for all filters is %llu",
+                           (unsigned long long)bytes, (unsigned long long)(used + away),
+                           away ? ", with bits that are on the disk only" : "", (unsigned long long)max);
     }
     uint64_t stay = staying(pool, used) + (charge->droppable ? 0 : bytes), one = largest(pool);
     if (charge->droppable && one < charge->dropped_with + bytes)
@@ -156,12 +156,12 @@ static bool total_allows(const struct bloom_pool *pool, uint64_t held, const str
     /* Others may have passed the limit, since the caller was let in, by an eighth. */
     if (stay + one <= max - max / 16 && (used + bytes <= max || used < max + max / 8))
         return true;
-    errbuf_set(err,
-               "%llu bytes more are needed, %llu are in use, of which %llu could be evicted; the largest filter that "
-               "can be evicted would have %llu, and the limit for all filters is %llu",
-               (unsigned long long)bytes, (unsigned long long)used, (unsigned long long)(used - staying(pool, used)),
-               (unsigned long long)one, (unsigned long long)max);
-    return false;
+    return errbuf_fail(
+        err, false,
+        "%llu bytes more are needed, %llu are in use, of which %llu could be evicted; the largest filter that "
+        "can be evicted would have %llu, and the limit for all filters is %llu",
+        (unsigned long long)bytes, (unsigned long long)used, (unsigned long long)(used - staying(pool, used)),
+        (unsigned long long)one, (unsigned long long)max);
 }
 
 int bloom_pool_room(struct bloom_pool *pool, uint64_t bytes, struct errbuf *err)
@@ -176,11 +176,9 @@ int bloom_pool_charge(struct bloom_pool *pool, const struct bloom_charge *charge
     uint64_t held = bloom_pool_bytes(pool);
 
     /* No sum here can overflow: a layer has less than 2^34 bytes, a chain less than 2^40. */
-    if (max_filter != 0 && charge->filter_bytes + charge->bytes > max_filter) {
-        errbuf_set(err, "the filter would need %llu bytes, the limit for one filter is %llu",
-                   (unsigned long long)(charge->filter_bytes + charge->bytes), (unsigned long long)max_filter);
-        return BLOOM_LIMIT;
-    }
+    if (max_filter != 0 && charge->filter_bytes + charge->bytes > max_filter)
+        return errbuf_fail(err, BLOOM_LIMIT, "the filter would need %llu bytes, the limit for one filter is %llu",
+                           (unsigned long long)(charge->filter_bytes + charge->bytes), (unsigned long long)max_filter);
     do {
         if (!total_allows(pool, held, charge, err))
             return BLOOM_LIMIT;
@@ -198,9 +196,9 @@ int bloom_pool_charge_again(struct bloom_pool *pool, uint64_t bytes, struct errb
         uint64_t used = max ? used_with(pool, held) : 0;
         if (max == 0 || used + bytes <= max || (evicts && used < max + max / 8 && bytes <= max))
             continue;
-        errbuf_set(err, "%llu bytes more are needed, %llu are in use, the limit for all filters is %llu",
-                   (unsigned long long)bytes, (unsigned long long)used, (unsigned long long)max);
-        return BLOOM_LIMIT;
+        return errbuf_fail(err, BLOOM_LIMIT,
+                           "%llu bytes more are needed, %llu are in use, the limit for all filters is %llu",
+                           (unsigned long long)bytes, (unsigned long long)used, (unsigned long long)max);
     } while (!atomic_compare_exchange_weak_explicit(&pool->bytes, &held, held + bytes, memory_order_relaxed,
                                                     memory_order_relaxed));
     return BLOOM_OK;

@@ -272,10 +272,8 @@ int bloom_window_append(struct bloom_filter *filter, unsigned level, const struc
     uint64_t capacity;
     double rate;
 
-    if (bloom_filter_nlayers(filter) >= BLOOM_MAX_LAYERS) {
-        errbuf_set(err, "a filter has at most %d layers", BLOOM_MAX_LAYERS);
-        return BLOOM_REFUSED;
-    }
+    if (bloom_filter_nlayers(filter) >= BLOOM_MAX_LAYERS)
+        return errbuf_fail(err, BLOOM_REFUSED, "a filter has at most %d layers", BLOOM_MAX_LAYERS);
     if (bloom_window_level(bloom_filter_params(filter), level, &capacity, &rate, err) != BLOOM_OK)
         return BLOOM_REFUSED;
     if (level == 0)
@@ -375,16 +373,12 @@ int bloom_window_replay(struct bloom_filter *filter, unsigned index, const struc
         rc = bloom_filter_append_at(filter, index, shape, err);
     if (rc != 0)
         return rc;
-    if (index > nlayers) {
-        errbuf_set(err, "layer %u of a window that has %u layers", index, nlayers);
-        return BLOOM_REFUSED;
-    }
+    if (index > nlayers)
+        return errbuf_fail(err, BLOOM_REFUSED, "layer %u of a window that has %u layers", index, nlayers);
     struct bloom_layer *layer = bloom_filter_layer_at(filter, index);
     bloom_geometry_shape(layer->geometry, &own);
-    if (!bloom_shape_equal(&own, shape)) {
-        errbuf_set(err, "layer %u has another shape", index);
-        return BLOOM_REFUSED;
-    }
+    if (!bloom_shape_equal(&own, shape))
+        return errbuf_fail(err, BLOOM_REFUSED, "layer %u has another shape", index);
     struct bloom_part *part = bloom_layer_part(layer);
     int state = atomic_load_explicit(&part->state, memory_order_relaxed);
     if (bloom_part_turn(part) >= turn->number)

@@ -228,10 +228,8 @@ int bloom_window_or_layer(struct bloom_filter *dst, unsigned to, const struct bl
 {
     struct bloom_layer_view source, target;
 
-    if (to >= bloom_filter_nlayers(dst) || from >= bloom_filter_nlayers(src)) {
-        errbuf_set(err, "there is no layer %u, or no layer %u", to, from);
-        return BLOOM_REFUSED;
-    }
+    if (to >= bloom_filter_nlayers(dst) || from >= bloom_filter_nlayers(src))
+        return errbuf_fail(err, BLOOM_REFUSED, "there is no layer %u, or no layer %u", to, from);
     bloom_filter_layer(dst, to, &target);
     bloom_filter_layer(src, from, &source);
     if (bloom_shapes_equal(&target.shape, &source.shape, from, err) != BLOOM_OK)

@@ -410,8 +410,7 @@ int path_format(struct path *path, struct errbuf *err, const char *fmt, ...)
     va_end(args);
     if (len >= 0 && (size_t)len < sizeof(path->text))
         return 0;
-    errbuf_set(err, "the path of the data directory is too long");
-    return -ENAMETOOLONG;
+    return errbuf_fail(err, -ENAMETOOLONG, "the path of the data directory is too long");
 }
 
 int fs_write_file(const struct fsops *fs, const char *path, const void *bytes, size_t len)

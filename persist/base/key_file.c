@@ -70,10 +70,8 @@ static int parse(const char *text, size_t len, struct key_file *file, struct err
         if (n > 0 && text[n - 1] == '\r')
             n--;
         if (n > 0 && text[0] != '#') {
-            if (file->n == KEY_FILE_KEYS || !read_line(text, n, &file->secrets[file->n], &what)) {
-                errbuf_set(err, "line %u: %s", line, what);
-                return -EINVAL;
-            }
+            if (file->n == KEY_FILE_KEYS || !read_line(text, n, &file->secrets[file->n], &what))
+                return errbuf_fail(err, -EINVAL, "line %u: %s", line, what);
             file->n++;
         }
         text = stop ? stop + 1 : end;

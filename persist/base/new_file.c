@@ -17,8 +17,7 @@
 
 static int refuse(struct errbuf *err, int rc)
 {
-    errbuf_set(err, "%s", rc == -EEXIST ? THERE : fs_error_text(rc));
-    return rc;
+    return errbuf_fail(err, rc, "%s", rc == -EEXIST ? THERE : fs_error_text(rc));
 }
 
 /* The directory of a path, with a NUL. */
@@ -43,8 +42,7 @@ int new_file_check(const char *path, bool replace, struct errbuf *err)
         return refuse(err, -EISDIR);
     if (stat(path, &st) != 0 || S_ISREG(st.st_mode))
         return 0;
-    errbuf_set(err, "it is a device, a pipe or a socket, which no file replaces");
-    return -EINVAL;
+    return errbuf_fail(err, -EINVAL, "it is a device, a pipe or a socket, which no file replaces");
 }
 
 struct leftovers {

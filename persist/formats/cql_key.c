@@ -87,14 +87,11 @@ static int unquote(const char *text, size_t len, size_t *at, unsigned char *plai
             }
             ++*at;
         }
-        if (n == CQL_KEY_MAX) {
-            errbuf_set(err, "a column has more than %d bytes", CQL_KEY_MAX);
-            return CQL_KEY_REFUSED;
-        }
+        if (n == CQL_KEY_MAX)
+            return errbuf_fail(err, CQL_KEY_REFUSED, "a column has more than %d bytes", CQL_KEY_MAX);
         plain[n++] = (unsigned char)text[*at];
     }
-    errbuf_set(err, "the quote of a column is not closed");
-    return CQL_KEY_REFUSED;
+    return errbuf_fail(err, CQL_KEY_REFUSED, "the quote of a column is not closed");
 }
 
 /* Reads a column from *at on, up to the comma or parenthesis behind it. */
@@ -119,10 +116,8 @@ static int read_component(const char *text, size_t len, size_t *at, struct cql_b
         size_t end = bare_end(text, *at, len);
         value = (struct cql_text){text + *at, end - *at};
         *at = end;
-        if (memchr(value.ptr, '\'', value.len) || memchr(value.ptr, '(', value.len)) {
-            errbuf_set(err, "a column with one of , ( ) ' needs quotes: text:'it''s'");
-            return CQL_KEY_REFUSED;
-        }
+        if (memchr(value.ptr, '\'', value.len) || memchr(value.ptr, '(', value.len))
+            return errbuf_fail(err, CQL_KEY_REFUSED, "a column with one of , ( ) ' needs quotes: text:'it''s'");
     }
     if (value.len == 0 && types[type].may_be_empty)
         return CQL_KEY_OK;
@@ -136,10 +131,8 @@ static int read_composite(const char *text, size_t len, struct cql_bytes *out, s
 
     for (unsigned i = 1;; i++) {
         size_t begin = out->len;
-        if (i > CQL_KEY_COMPONENTS) {
-            errbuf_set(err, "a key has at most %d columns", CQL_KEY_COMPONENTS);
-            return CQL_KEY_REFUSED;
-        }
+        if (i > CQL_KEY_COMPONENTS)
+            return errbuf_fail(err, CQL_KEY_REFUSED, "a key has at most %d columns", CQL_KEY_COMPONENTS);
         if (cql_put(out, "\0\0", 2, err) != CQL_KEY_OK || read_component(text, len, &at, out, err) != CQL_KEY_OK ||
             cql_put(out, "", 1, err) != CQL_KEY_OK) {
             errbuf_prefix(err, "column %u", i);
@@ -154,11 +147,10 @@ static int read_composite(const char *text, size_t len, struct cql_bytes *out, s
         }
         if (at + 1 == len && text[at] == ')')
             return CQL_KEY_OK;
-        errbuf_set(err,
-                   at == len ? "the ')' of composite(...) is missing"
-                             : "column %u must be followed by a comma or the last ')'",
-                   i);
-        return CQL_KEY_REFUSED;
+        return errbuf_fail(err, CQL_KEY_REFUSED,
+                           at == len ? "the ')' of composite(...) is missing"
+                                     : "column %u must be followed by a comma or the last ')'",
+                           i);
     }
 }
 
@@ -175,19 +167,16 @@ int cql_key_parse(const char *text, size_t len, unsigned char key_out[CQL_KEY_MA
         if (type == NTYPES)
             return refuse_type(text, len, len > 0 ? name_len : 0, err);
         const struct cql_text value = {text + name_len + 1, len - name_len - 1};
-        if (value.len == 0) {
-            errbuf_set(err, "the value of the key is missing after '%.*s:'; a partition key is never empty",
-                       (int)name_len, text);
-            return CQL_KEY_REFUSED;
-        }
+        if (value.len == 0)
+            return errbuf_fail(err, CQL_KEY_REFUSED,
+                               "the value of the key is missing after '%.*s:'; a partition key is never empty",
+                               (int)name_len, text);
         rc = types[type].read(&value, &out, err);
     }
     if (rc != CQL_KEY_OK)
         return rc;
-    if (out.len == 0) {
-        errbuf_set(err, "a partition key is never empty");
-        return CQL_KEY_REFUSED;
-    }
+    if (out.len == 0)
+        return errbuf_fail(err, CQL_KEY_REFUSED, "a partition key is never empty");
     *len_out = out.len;
     return CQL_KEY_OK;
 }

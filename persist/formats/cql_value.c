@@ -17,10 +17,8 @@
 
 int cql_put(struct cql_bytes *out, const void *bytes, size_t len, struct errbuf *err)
 {
-    if (len > CQL_KEY_MAX - out->len) {
-        errbuf_set(err, "the key has more than %d bytes", CQL_KEY_MAX);
-        return CQL_KEY_REFUSED;
-    }
+    if (len > CQL_KEY_MAX - out->len)
+        return errbuf_fail(err, CQL_KEY_REFUSED, "the key has more than %d bytes", CQL_KEY_MAX);
     memcpy(out->ptr + out->len, bytes, len);
     out->len += len;
     return CQL_KEY_OK;
@@ -29,9 +27,8 @@ int cql_put(struct cql_bytes *out, const void *bytes, size_t len, struct errbuf 
 /* Refuses: "'<text>' is not <right>". Returns CQL_KEY_REFUSED. */
 static int cql_wrong(const struct cql_text *text, const char *right, struct errbuf *err)
 {
-    errbuf_set(err, "'%.*s%s' is not %s", (int)(text->len < SHOWN ? text->len : SHOWN), text->ptr,
-               text->len > SHOWN ? "..." : "", right);
-    return CQL_KEY_REFUSED;
+    return errbuf_fail(err, CQL_KEY_REFUSED, "'%.*s%s' is not %s", (int)(text->len < SHOWN ? text->len : SHOWN),
+                       text->ptr, text->len > SHOWN ? "..." : "", right);
 }
 
 /* Appends the lowest `nbytes` (at most 8) of the value, big-endian. */
@@ -50,12 +47,10 @@ int cql_read_text(const struct cql_text *text, struct cql_bytes *out, struct err
 {
     for (size_t i = 0, n; i < text->len; i += n) {
         n = utf8_char(text->ptr + i, text->len - i);
-        if (n == 0) {
-            errbuf_set(err,
-                       "byte %zu of the text is not UTF-8, which a text column cannot hold; give bytes as blob:0x...",
-                       i + 1);
-            return CQL_KEY_REFUSED;
-        }
+        if (n == 0)
+            return errbuf_fail(
+                err, CQL_KEY_REFUSED,
+                "byte %zu of the text is not UTF-8, which a text column cannot hold; give bytes as blob:0x...", i + 1);
     }
     return cql_put(out, text->ptr, text->len, err);
 }
@@ -63,10 +58,8 @@ int cql_read_text(const struct cql_text *text, struct cql_bytes *out, struct err
 int cql_read_ascii(const struct cql_text *text, struct cql_bytes *out, struct errbuf *err)
 {
     for (size_t i = 0; i < text->len; i++) {
-        if ((unsigned char)text->ptr[i] > 127) {
-            errbuf_set(err, "byte %zu of the text is not ASCII", i + 1);
-            return CQL_KEY_REFUSED;
-        }
+        if ((unsigned char)text->ptr[i] > 127)
+            return errbuf_fail(err, CQL_KEY_REFUSED, "byte %zu of the text is not ASCII", i + 1);
     }
     return cql_put(out, text->ptr, text->len, err);
 }
@@ -151,12 +144,11 @@ int cql_read_inet(const struct cql_text *text, struct cql_bytes *out, struct err
         if (inet_pton(AF_INET6, address, bytes) == 1) {
             if (memcmp(bytes, mapped, sizeof(mapped)) != 0)
                 return cql_put(out, bytes, 16, err);
-            errbuf_set(
-                err,
+            return errbuf_fail(
+                err, CQL_KEY_REFUSED,
                 "an IPv4 address within IPv6 has 4 bytes in Cassandra, 16 elsewhere: write inet:%u.%u.%u.%u, or the "
                 "16 bytes as blob:0x...",
                 bytes[12], bytes[13], bytes[14], bytes[15]);
-            return CQL_KEY_REFUSED;
         }
     }
     return cql_wrong(text, "an address of IPv4 or IPv6", err);
@@ -250,8 +242,8 @@ static bool all_digits(const char *text, size_t len)
 
 static int refuse_digits(struct errbuf *err)
 {
-    errbuf_set(err, "a number has at most %d digits here; give its bytes as blob:0x...", CQL_KEY_DIGITS);
-    return CQL_KEY_REFUSED;
+    return errbuf_fail(err, CQL_KEY_REFUSED, "a number has at most %d digits here; give its bytes as blob:0x...",
+                       CQL_KEY_DIGITS);
 }
 
 int cql_read_varint(const struct cql_text *text, struct cql_bytes *out, struct errbuf *err)
@@ -499,11 +491,11 @@ int cql_read_timestamp(const struct cql_text *text, struct cql_bytes *out, struc
         return cql_put_be(out, number, 8, err);
     if (take_date(&cursor, &days)) {
         bool good = (!skip(&cursor, 'T') && !skip(&cursor, ' ')) || take_time(&cursor, false, &ns);
-        if (good && cursor.at == cursor.end) {
-            errbuf_set(err, "a timestamp needs a time zone, as in 2023-11-14T22:13:20Z: without it Cassandra uses the "
-                            "server's");
-            return CQL_KEY_REFUSED;
-        }
+        if (good && cursor.at == cursor.end)
+            return errbuf_fail(
+                err, CQL_KEY_REFUSED,
+                "a timestamp needs a time zone, as in 2023-11-14T22:13:20Z: without it Cassandra uses the "
+                "server's");
         if (good && ns % 1000000 != 0)
             return cql_wrong(text, "a timestamp has a precision of milliseconds", err);
         if (good && take_zone(&cursor, &zone) && cursor.at == cursor.end)

@@ -150,10 +150,8 @@ int cuckoo_head_plan(const struct cuckoo_head *head, struct dump_plan *plan_out,
     *plan_out = (struct dump_plan){.nlayers = (unsigned)head->nlayers, .items = head->items};
     for (unsigned i = 0; i < plan_out->nlayers; i++) {
         struct bloom_shape *shape = &plan_out->shapes[i];
-        if (shape_at(head, plan_out->shapes, i, shape, err) != BLOOM_OK) {
-            errbuf_set(err, "sub-filter %u: it would be too large", i);
-            return DUMP_BAD;
-        }
+        if (shape_at(head, plan_out->shapes, i, shape, err) != BLOOM_OK)
+            return errbuf_fail(err, DUMP_BAD, "sub-filter %u: it would be too large", i);
         plan_out->bytes += shape->nwords * 8;
         slots += shape->capacity;
     }
@@ -236,15 +234,13 @@ int cuckoo_read_value(struct rdb_reader *reader, uint64_t type, cuckoo_make_fn *
     bool own = RDB_MODULE_TYPE(type) == CUCKOO_OWN_TYPE_ID && encver == CUCKOO_OWN_ENCVER;
     struct cuckoo_head head;
 
-    if (encver != CUCKOO_ENCVER && !own) {
-        errbuf_set(reader->err,
-                   encver < CUCKOO_ENCVER
-                       ? "a cuckoo filter of RedisBloom before 2.2 (encoding %u) has hashes that later "
-                         "versions do not use: make it anew from its items"
-                       : "a cuckoo filter in the unknown encoding %u",
-                   encver);
-        return RDB_BAD;
-    }
+    if (encver != CUCKOO_ENCVER && !own)
+        return errbuf_fail(reader->err, RDB_BAD,
+                           encver < CUCKOO_ENCVER
+                               ? "a cuckoo filter of RedisBloom before 2.2 (encoding %u) has hashes that later "
+                                 "versions do not use: make it anew from its items"
+                               : "a cuckoo filter in the unknown encoding %u",
+                           encver);
     TRY(read_head(reader, &head, own));
     if (cuckoo_head_plan(&head, plan_out, reader->err) != DUMP_OK)
         return RDB_BAD;

@@ -212,27 +212,21 @@ static int read_layers(const unsigned char *at, struct dump_plan *plan, struct e
         }
         if (at[AT_FLAGS] != flags_of(&plan->params) || (shape->level && !window) || at[12] != plan->params.redisbloom ||
             shape->variant != plan->shapes[0].variant || bloom_layout_of(shape->variant)->slots ||
-            !bloom_shape_valid(shape, NULL)) {
-            errbuf_set(err, "layer %u is not valid", i);
-            return DUMP_BAD;
-        }
+            !bloom_shape_valid(shape, NULL))
+            return errbuf_fail(err, DUMP_BAD, "layer %u is not valid", i);
         bytes += shape->nwords * 8;
     }
-    if (bytes != plan->bytes) {
-        errbuf_set(err, "the layers have %llu bytes, the header says %llu", (unsigned long long)bytes,
-                   (unsigned long long)plan->bytes);
-        return DUMP_BAD;
-    }
+    if (bytes != plan->bytes)
+        return errbuf_fail(err, DUMP_BAD, "the layers have %llu bytes, the header says %llu", (unsigned long long)bytes,
+                           (unsigned long long)plan->bytes);
     return DUMP_OK;
 }
 
 /* Reads a plan from the `len` bytes at `in`, of which it may use a part; its length is then plan_bytes(). */
 static int read_plan(const unsigned char *in, size_t len, struct dump_plan *plan, struct errbuf *err)
 {
-    if (len < PARAMS_BYTES + LAYER_BYTES) {
-        errbuf_set(err, "the header is too short");
-        return DUMP_BAD;
-    }
+    if (len < PARAMS_BYTES + LAYER_BYTES)
+        return errbuf_fail(err, DUMP_BAD, "the header is too short");
     *plan = (struct dump_plan){
         .params = {.capacity = le64_get(in), .error_rate = le_double_get(in + 8), .expansion = le32_get(in + 16)},
         .nlayers = le32_get(in + 20),
@@ -240,10 +234,8 @@ static int read_plan(const unsigned char *in, size_t len, struct dump_plan *plan
     plan->params.redisbloom = in[PARAMS_BYTES + 12];
     unsigned flags = in[PARAMS_BYTES + AT_FLAGS], variant = in[PARAMS_BYTES + 9];
     bool window = flags & HAS_WINDOW;
-    if (plan->nlayers < 1 || plan->nlayers > BLOOM_MAX_LAYERS || len < header_bytes(plan->nlayers, variant, flags)) {
-        errbuf_set(err, "invalid number of layers: %u", plan->nlayers);
-        return DUMP_BAD;
-    }
+    if (plan->nlayers < 1 || plan->nlayers > BLOOM_MAX_LAYERS || len < header_bytes(plan->nlayers, variant, flags))
+        return errbuf_fail(err, DUMP_BAD, "invalid number of layers: %u", plan->nlayers);
     if (flags & HAS_KEY)
         plan->params.key = le64_get(in + header_bytes(plan->nlayers, variant, flags) - KEY_BYTES);
     if (flags & HAS_SEED) {
@@ -254,14 +246,10 @@ static int read_plan(const unsigned char *in, size_t len, struct dump_plan *plan
     const unsigned char *behind = in + PARAMS_BYTES + (size_t)plan->nlayers * LAYER_BYTES;
     if (window)
         dump_read_window(behind, &plan->params);
-    if (!bloom_params_valid(&plan->params, NULL) || window != bloom_params_is_window(&plan->params)) {
-        errbuf_set(err, "the parameters are not valid");
-        return DUMP_BAD;
-    }
-    if (plan->params.expansion == 0 && plan->nlayers > 1 && !window) {
-        errbuf_set(err, "invalid number of layers: %u", plan->nlayers);
-        return DUMP_BAD;
-    }
+    if (!bloom_params_valid(&plan->params, NULL) || window != bloom_params_is_window(&plan->params))
+        return errbuf_fail(err, DUMP_BAD, "the parameters are not valid");
+    if (plan->params.expansion == 0 && plan->nlayers > 1 && !window)
+        return errbuf_fail(err, DUMP_BAD, "invalid number of layers: %u", plan->nlayers);
     if (read_layers(in + PARAMS_BYTES, plan, err) != DUMP_OK)
         return DUMP_BAD;
     return window ? dump_read_turns(behind, plan, err) : DUMP_OK;
@@ -351,10 +339,8 @@ static uint64_t layer_capacity(const struct dump_plan *plan, unsigned i)
 static int check_counts(const struct dump_plan *plan, const unsigned char *in, struct errbuf *err)
 {
     for (unsigned i = 0; i < plan->nlayers; i++) {
-        if (le64_get(in + (size_t)i * COUNT_BYTES) > layer_capacity(plan, i)) {
-            errbuf_set(err, "layer %u would hold more items than its capacity", i);
-            return DUMP_BAD;
-        }
+        if (le64_get(in + (size_t)i * COUNT_BYTES) > layer_capacity(plan, i))
+            return errbuf_fail(err, DUMP_BAD, "layer %u would hold more items than its capacity", i);
     }
     return DUMP_OK;
 }
@@ -397,27 +383,18 @@ static int read_frame(const unsigned char *data, size_t len, struct frame *frame
 {
     XXH128_canonical_t sum;
 
-    if (len < sizeof(magic) - 1 || memcmp(data, magic, sizeof(magic) - 1) != 0) {
-        errbuf_set(err, "not a dump of Bloomery; a dump of RedisBloom begins with its header, iterator 1");
-        return DUMP_FOREIGN;
-    }
-    if (len < DUMP_FRAME_BYTES) {
-        errbuf_set(err, "%zu bytes are too few", len);
-        return DUMP_BAD;
-    }
+    if (len < sizeof(magic) - 1 || memcmp(data, magic, sizeof(magic) - 1) != 0)
+        return errbuf_fail(err, DUMP_FOREIGN,
+                           "not a dump of Bloomery; a dump of RedisBloom begins with its header, iterator 1");
+    if (len < DUMP_FRAME_BYTES)
+        return errbuf_fail(err, DUMP_BAD, "%zu bytes are too few", len);
     XXH128_canonicalFromHash(&sum, XXH3_128bits(data, len - SUM_BYTES));
-    if (memcmp(sum.digest, data + len - SUM_BYTES, SUM_BYTES) != 0) {
-        errbuf_set(err, "the checksum is wrong");
-        return DUMP_BAD;
-    }
-    if (data[sizeof(magic) - 1] != magic[sizeof(magic) - 1]) {
-        errbuf_set(err, "version %u of the format is unknown", data[sizeof(magic) - 1]);
-        return DUMP_BAD;
-    }
-    if (!bytes_are_zero(data + AT_RESERVED, 2) || !bytes_are_zero(data + AT_RESERVED2, 4)) {
-        errbuf_set(err, "reserved bytes are in use");
-        return DUMP_BAD;
-    }
+    if (memcmp(sum.digest, data + len - SUM_BYTES, SUM_BYTES) != 0)
+        return errbuf_fail(err, DUMP_BAD, "the checksum is wrong");
+    if (data[sizeof(magic) - 1] != magic[sizeof(magic) - 1])
+        return errbuf_fail(err, DUMP_BAD, "version %u of the format is unknown", data[sizeof(magic) - 1]);
+    if (!bytes_are_zero(data + AT_RESERVED, 2) || !bytes_are_zero(data + AT_RESERVED2, 4))
+        return errbuf_fail(err, DUMP_BAD, "reserved bytes are in use");
     *frame_out = (struct frame){
         .kind = (enum kind)data[AT_KIND],
         .identity = le64_get(data + AT_IDENTITY),
@@ -484,8 +461,7 @@ static int check_iterator(const struct dump_place *place, const int64_t *iterato
 {
     if (!iterator || dump_iterator(place) == *iterator)
         return DUMP_OK;
-    errbuf_set(err, "the iterator is not the one that came with this chunk");
-    return DUMP_BAD;
+    return errbuf_fail(err, DUMP_BAD, "the iterator is not the one that came with this chunk");
 }
 
 bool dump_is_header(const void *data, size_t len)
@@ -498,15 +474,11 @@ int dump_load_begin(struct dump_load *load, const int64_t *iterator, const void 
 {
     struct frame frame;
     TRY(read_frame(data, len, &frame, err));
-    if (frame.kind != KIND_HEADER || frame.number != 0 || frame.chain != 0) {
-        errbuf_set(err, "a dump begins with its first chunk");
-        return DUMP_BAD;
-    }
+    if (frame.kind != KIND_HEADER || frame.number != 0 || frame.chain != 0)
+        return errbuf_fail(err, DUMP_BAD, "a dump begins with its first chunk");
     TRY(read_plan((const unsigned char *)data + HEAD_BYTES, len - DUMP_FRAME_BYTES, &load->plan, err));
-    if (len != dump_chunk_bytes(&load->plan, 0) || frame.count != dump_chunks(&load->plan)) {
-        errbuf_set(err, "the length of the header or the number of chunks does not fit the layers");
-        return DUMP_BAD;
-    }
+    if (len != dump_chunk_bytes(&load->plan, 0) || frame.count != dump_chunks(&load->plan))
+        return errbuf_fail(err, DUMP_BAD, "the length of the header or the number of chunks does not fit the layers");
     load->identity = frame.identity;
     load->nonce = le64_get((const unsigned char *)data + HEAD_BYTES + AT_NONCE);
     load->place = (struct dump_place){.nlayers = load->plan.nlayers};
@@ -523,19 +495,13 @@ static int check_chunk(struct dump_load *load, const int64_t *iterator, const vo
 
     if (read_frame(data, len, &frame, err) != DUMP_OK)
         return DUMP_BAD;
-    if (frame.identity != load->identity) {
-        errbuf_set(err, "the chunk is from another dump");
-        return DUMP_BAD;
-    }
-    if (frame.number != load->place.next) {
-        errbuf_set(err, "chunk %u came, expected chunk %u", frame.number, load->place.next);
-        return DUMP_BAD;
-    }
+    if (frame.identity != load->identity)
+        return errbuf_fail(err, DUMP_BAD, "the chunk is from another dump");
+    if (frame.number != load->place.next)
+        return errbuf_fail(err, DUMP_BAD, "chunk %u came, expected chunk %u", frame.number, load->place.next);
     if (frame.chain != load->place.chain || frame.kind != chunk_kind(plan, frame.number) ||
-        frame.count != dump_chunks(plan) || len != dump_chunk_bytes(plan, frame.number)) {
-        errbuf_set(err, "chunk %u does not continue what came before it", frame.number);
-        return DUMP_BAD;
-    }
+        frame.count != dump_chunks(plan) || len != dump_chunk_bytes(plan, frame.number))
+        return errbuf_fail(err, DUMP_BAD, "chunk %u does not continue what came before it", frame.number);
     move_on(&load->place, data, len);
     *frame_out = frame;
     return check_iterator(&load->place, iterator, err);

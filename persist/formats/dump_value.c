@@ -72,14 +72,10 @@ static int open_load(struct rdb_reader *reader, const void *data, size_t len, st
     uint64_t id;
     size_t header_len;
 
-    if (rdb_open_dump(reader, data, len, &id, err) != RDB_OK || RDB_MODULE_TYPE(id) != TYPE_ID) {
-        errbuf_set(err, "not a filter of Bloomery");
-        return DUMP_FOREIGN;
-    }
-    if (RDB_MODULE_VERSION(id) != DUMP_TYPE_VERSION) {
-        errbuf_set(err, "version %u of the encoding is unknown", RDB_MODULE_VERSION(id));
-        return DUMP_BAD;
-    }
+    if (rdb_open_dump(reader, data, len, &id, err) != RDB_OK || RDB_MODULE_TYPE(id) != TYPE_ID)
+        return errbuf_fail(err, DUMP_FOREIGN, "not a filter of Bloomery");
+    if (RDB_MODULE_VERSION(id) != DUMP_TYPE_VERSION)
+        return errbuf_fail(err, DUMP_BAD, "version %u of the encoding is unknown", RDB_MODULE_VERSION(id));
     if (rdb_module_unsigned(reader, chunks_out, "the number of chunks") != RDB_OK ||
         read_chunk(reader, header, sizeof(header), &header_len) != RDB_OK)
         return DUMP_BAD;
@@ -92,16 +88,12 @@ int dump_read_plan(const void *data, size_t len, struct dump_plan *plan_out, str
     struct dump_load load;
     uint64_t n;
 
-    if (!rdb_is_dump(data, len)) {
-        errbuf_set(err, "the checksum is wrong");
-        return DUMP_FOREIGN;
-    }
+    if (!rdb_is_dump(data, len))
+        return errbuf_fail(err, DUMP_FOREIGN, "the checksum is wrong");
     TRY(open_load(&reader, data, len, &load, &n, err));
-    if (n != dump_chunks(&load.plan)) {
-        errbuf_set(err, "%llu chunks of %u: the filter was being loaded", (unsigned long long)n,
-                   dump_chunks(&load.plan));
-        return DUMP_BAD;
-    }
+    if (n != dump_chunks(&load.plan))
+        return errbuf_fail(err, DUMP_BAD, "%llu chunks of %u: the filter was being loaded", (unsigned long long)n,
+                           dump_chunks(&load.plan));
     *plan_out = load.plan;
     return DUMP_OK;
 }
@@ -169,10 +161,8 @@ int dump_read_turns(const unsigned char *at, struct dump_plan *plan, struct errb
     for (unsigned i = 0; i < plan->nlayers; i++, at += DUMP_TURN_BYTES) {
         plan->turns[i] = (struct dump_turn){le64_get(at), le64_get(at + 8)};
         const struct bloom_turn turn = {.number = plan->turns[i].number, .started_us = (int64_t)plan->turns[i].age_us};
-        if (!bloom_turn_valid(&turn) || plan->taken_ms < 0) {
-            errbuf_set(err, "the turn of layer %u is not valid", i);
-            return DUMP_BAD;
-        }
+        if (!bloom_turn_valid(&turn) || plan->taken_ms < 0)
+            return errbuf_fail(err, DUMP_BAD, "the turn of layer %u is not valid", i);
     }
     return DUMP_OK;
 }

@@ -27,37 +27,30 @@ static int check_size(uint64_t nwords, uint64_t file_size, struct errbuf *err)
 {
     uint64_t body = file_size - FILTERDB_HEADER_BYTES;
 
-    if (body / 8 < nwords) {
-        errbuf_set(err, "truncated: %llu bytes expected, %llu found", (unsigned long long)filterdb_bytes(nwords),
-                   (unsigned long long)file_size);
-        return FILTERDB_MALFORMED;
-    }
-    if (body > 8 * nwords) {
-        errbuf_set(err, "%llu bytes behind the %llu words it announces", (unsigned long long)(body - 8 * nwords),
-                   (unsigned long long)nwords);
-        return FILTERDB_MALFORMED;
-    }
+    if (body / 8 < nwords)
+        return errbuf_fail(err, FILTERDB_MALFORMED, "truncated: %llu bytes expected, %llu found",
+                           (unsigned long long)filterdb_bytes(nwords), (unsigned long long)file_size);
+    if (body > 8 * nwords)
+        return errbuf_fail(err, FILTERDB_MALFORMED, "%llu bytes behind the %llu words it announces",
+                           (unsigned long long)(body - 8 * nwords), (unsigned long long)nwords);
     return FILTERDB_OK;
 }
 
 int filterdb_decode_header(const unsigned char *bytes, uint64_t file_size, enum bloom_variant variant,
                            struct bloom_shape *shape_out, struct errbuf *err)
 {
-    if (file_size < FILTERDB_HEADER_BYTES) {
-        errbuf_set(err, file_size == 0 ? "empty file" : "%llu bytes, shorter than the header of 8",
-                   (unsigned long long)file_size);
-        return FILTERDB_MALFORMED;
-    }
+    if (file_size < FILTERDB_HEADER_BYTES)
+        return errbuf_fail(err, FILTERDB_MALFORMED,
+                           file_size == 0 ? "empty file" : "%llu bytes, shorter than the header of 8",
+                           (unsigned long long)file_size);
     int32_t k = (int32_t)be32_get(bytes);
     int32_t nwords = (int32_t)be32_get(bytes + 4);
-    if (k < 1 || k > bloom_layout_of(variant)->max_k) {
-        errbuf_set(err, "hash count %d is not in 1..%d", k, bloom_layout_of(variant)->max_k);
-        return FILTERDB_MALFORMED;
-    }
-    if (nwords < 1) {
-        errbuf_set(err, "word count %d is not in 1..%llu", nwords, (unsigned long long)BLOOM_MAX_WORDS);
-        return FILTERDB_MALFORMED;
-    }
+    if (k < 1 || k > bloom_layout_of(variant)->max_k)
+        return errbuf_fail(err, FILTERDB_MALFORMED, "hash count %d is not in 1..%d", k,
+                           bloom_layout_of(variant)->max_k);
+    if (nwords < 1)
+        return errbuf_fail(err, FILTERDB_MALFORMED, "word count %d is not in 1..%llu", nwords,
+                           (unsigned long long)BLOOM_MAX_WORDS);
     if (check_size((uint64_t)nwords, file_size, err) != FILTERDB_OK)
         return FILTERDB_MALFORMED;
     *shape_out = (struct bloom_shape){.nwords = (uint64_t)nwords, .k = (uint8_t)k, .variant = (uint8_t)variant};
@@ -174,9 +167,9 @@ static int check_bits_size(const struct bloom_shape *shape, uint64_t size, struc
 {
     if (file_bytes(shape) <= size)
         return BLOOM_OK;
-    errbuf_set(err, "announces %llu bytes of bits but holds %llu", (unsigned long long)bloom_shape_bytes(shape),
-               (unsigned long long)(size - header_bytes(bloom_layout_has_seed(shape->variant))));
-    return BLOOM_REFUSED;
+    return errbuf_fail(err, BLOOM_REFUSED, "announces %llu bytes of bits but holds %llu",
+                       (unsigned long long)bloom_shape_bytes(shape),
+                       (unsigned long long)(size - header_bytes(bloom_layout_has_seed(shape->variant))));
 }
 
 static int check_seeded(const unsigned char *bytes, uint64_t size, uint64_t expansion,
@@ -188,10 +181,9 @@ static int check_seeded(const unsigned char *bytes, uint64_t size, uint64_t expa
                                   .expansion = (uint32_t)expansion,
                                   .redisbloom = BLOOM_OPTION_VALKEY};
 
-    if (size < BITS_FILE_HEADER_BYTES) {
-        errbuf_set(err, "%llu bytes, shorter than the header of %d", (unsigned long long)size, BITS_FILE_HEADER_BYTES);
-        return BLOOM_REFUSED;
-    }
+    if (size < BITS_FILE_HEADER_BYTES)
+        return errbuf_fail(err, BLOOM_REFUSED, "%llu bytes, shorter than the header of %d", (unsigned long long)size,
+                           BITS_FILE_HEADER_BYTES);
     params.tightening = le_double_get(bytes + HEADER);
     memcpy(&params.seed, bytes + HEADER + 8, BLOOM_SEED_BYTES);
     if (!bloom_params_valid(&params, err) ||
@@ -200,10 +192,10 @@ static int check_seeded(const unsigned char *bytes, uint64_t size, uint64_t expa
     *params_out = params;
     if (layer->bits % 8 == 0 && layer->bpe == shape_out->bpe && layer->n2 == 0 && layer->count <= layer->entries)
         return BLOOM_OK;
-    errbuf_set(err, "%llu bits, %g bits per entry, n2 %llu and %llu items of %llu do not belong together",
-               (unsigned long long)layer->bits, layer->bpe, (unsigned long long)layer->n2,
-               (unsigned long long)layer->count, (unsigned long long)layer->entries);
-    return BLOOM_REFUSED;
+    return errbuf_fail(err, BLOOM_REFUSED,
+                       "%llu bits, %g bits per entry, n2 %llu and %llu items of %llu do not belong together",
+                       (unsigned long long)layer->bits, layer->bpe, (unsigned long long)layer->n2,
+                       (unsigned long long)layer->count, (unsigned long long)layer->entries);
 }
 
 static int check_blocked(uint64_t expansion, const struct redisbloom_layer *layer, struct bloom_params *params_out,
@@ -232,14 +224,11 @@ static int check_blocked(uint64_t expansion, const struct redisbloom_layer *laye
 int bits_file_decode_header(const unsigned char *bytes, uint64_t size, struct bloom_params *params_out,
                             struct bloom_shape *shape_out, uint64_t *items_out, struct errbuf *err)
 {
-    if (size < HEADER) {
-        errbuf_set(err, "%llu bytes, shorter than the header of %d", (unsigned long long)size, HEADER);
-        return BLOOM_REFUSED;
-    }
-    if (memcmp(bytes, MAGIC, 8) != 0 || le32_get(bytes + 8) != VERSION) {
-        errbuf_set(err, "does not begin with " MAGIC " and the version %d", VERSION);
-        return BLOOM_REFUSED;
-    }
+    if (size < HEADER)
+        return errbuf_fail(err, BLOOM_REFUSED, "%llu bytes, shorter than the header of %d", (unsigned long long)size,
+                           HEADER);
+    if (memcmp(bytes, MAGIC, 8) != 0 || le32_get(bytes + 8) != VERSION)
+        return errbuf_fail(err, BLOOM_REFUSED, "does not begin with " MAGIC " and the version %d", VERSION);
     const struct redisbloom_layer layer = {
         .entries = le64_get(bytes + 24),
         .error = le_double_get(bytes + 32),
@@ -321,10 +310,8 @@ int filter_file_open(struct filter_file *file, const struct fsops *fs, const cha
 
     *file = (struct filter_file){.fs = fs, .fd = -1};
     if (variant_text) {
-        if (filterdb_variant_parse(variant_text, strlen(variant_text), &variant) != FILTERDB_OK) {
-            errbuf_set(err, "the variant '%s' is not na, me or ka", variant_text);
-            return FILTERDB_MALFORMED;
-        }
+        if (filterdb_variant_parse(variant_text, strlen(variant_text), &variant) != FILTERDB_OK)
+            return errbuf_fail(err, FILTERDB_MALFORMED, "the variant '%s' is not na, me or ka", variant_text);
     } else if (filterdb_variant_from_path(path, &variant, err) != FILTERDB_OK) {
         return FILTERDB_MALFORMED;
     }
@@ -334,8 +321,7 @@ int filter_file_open(struct filter_file *file, const struct fsops *fs, const cha
         file->key = filterdb_key_of_path(path, &(size_t){0});
         return rc;
     }
-    errbuf_set(err, "cannot open: %s", reason_for(rc));
-    return rc;
+    return errbuf_fail(err, rc, "cannot open: %s", reason_for(rc));
 }
 
 void filter_file_close(struct filter_file *file)

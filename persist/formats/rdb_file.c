@@ -68,8 +68,8 @@ static int read_header(struct walk *walk)
     summary->valkey = true;
     if (memcmp(header, "VALKEY", 6) == 0 && read_digits(header + 6, 3, &summary->version))
         return RDB_OK;
-    errbuf_set(walk->reader->err, "not an RDB file: it does not begin with REDIS or VALKEY and a version");
-    return RDB_BAD;
+    return errbuf_fail(walk->reader->err, RDB_BAD,
+                       "not an RDB file: it does not begin with REDIS or VALKEY and a version");
 }
 
 /* ---- contents between keys ---- */
@@ -143,10 +143,8 @@ static int read_end(struct walk *walk)
         return rc;
     walk->summary->checked = stored != 0;
     walk->summary->end = rdb_reader_offset(walk->reader);
-    if (stored != 0 && stored != crc) {
-        errbuf_set(walk->reader->err, "the checksum of the file is wrong: it is damaged");
-        return RDB_BAD;
-    }
+    if (stored != 0 && stored != crc)
+        return errbuf_fail(walk->reader->err, RDB_BAD, "the checksum of the file is wrong: it is damaged");
     return END_OF_FILE;
 }
 

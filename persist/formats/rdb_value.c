@@ -397,10 +397,8 @@ bool rdb_is_dump(const void *data, size_t len)
 int rdb_open_dump(struct rdb_reader *reader, const void *data, size_t len, uint64_t *id_out, struct errbuf *err)
 {
     unsigned char type;
-    if (len <= FOOTER_BYTES) {
-        errbuf_set(err, "%zu bytes are too few for a dump", len);
-        return RDB_BAD;
-    }
+    if (len <= FOOTER_BYTES)
+        return errbuf_fail(err, RDB_BAD, "%zu bytes are too few for a dump", len);
     rdb_reader_memory(reader, data, len - FOOTER_BYTES, err);
     TRY(rdb_byte(reader, &type, "the type"));
     if (type == RDB_OPCODE_KEY_META) {
@@ -409,8 +407,7 @@ int rdb_open_dump(struct rdb_reader *reader, const void *data, size_t len, uint6
     }
     if (type == RDB_TYPE_MODULE_2)
         return rdb_length(reader, id_out, "the module type");
-    errbuf_set(err, "the value is a %s, not a Bloom filter", rdb_type_name(type, false));
-    return RDB_BAD;
+    return errbuf_fail(err, RDB_BAD, "the value is a %s, not a Bloom filter", rdb_type_name(type, false));
 }
 
 int rdb_close_dump(struct rdb_reader *reader)

@@ -178,8 +178,7 @@ static int make_room(struct redisbloom_load *load, struct errbuf *err)
 {
     if (load->nspans < REDISBLOOM_MAX_SPANS)
         return GROW(load->spans, load->nspans, load->room);
-    errbuf_set(err, "the chunks so far have more than %d gaps", REDISBLOOM_MAX_SPANS);
-    return DUMP_BAD;
+    return errbuf_fail(err, DUMP_BAD, "the chunks so far have more than %d gaps", REDISBLOOM_MAX_SPANS);
 }
 
 /* Notes that the bytes from..to have come. */
@@ -218,11 +217,9 @@ int redisbloom_load_chunk(struct redisbloom_load *load, struct bloom_filter *fil
     unsigned layer;
     uint64_t offset;
 
-    if (!redisbloom_place(filter, iterator, len, &layer, &offset)) {
-        errbuf_set(err, "%zu bytes that end at iterator %llu are not within a layer", len,
-                   (unsigned long long)iterator);
-        return DUMP_BAD;
-    }
+    if (!redisbloom_place(filter, iterator, len, &layer, &offset))
+        return errbuf_fail(err, DUMP_BAD, "%zu bytes that end at iterator %llu are not within a layer", len,
+                           (unsigned long long)iterator);
     uint64_t end = iterator - REDISBLOOM_HEADER_ITERATOR;
     TRY(note_span(load, end - len, end, err));
     bloom_filter_put_bytes(filter, layer, offset, data, len);

@@ -10,16 +10,15 @@ static int check_nlayers(uint64_t nlayers, struct errbuf *err)
 {
     if (nlayers >= 1 && nlayers <= BLOOM_MAX_LAYERS)
         return RDB_OK;
-    errbuf_set(err, "nfilters: %llu layers, not 1 to %d", (unsigned long long)nlayers, BLOOM_MAX_LAYERS);
-    return RDB_BAD;
+    return errbuf_fail(err, RDB_BAD, "nfilters: %llu layers, not 1 to %d", (unsigned long long)nlayers,
+                       BLOOM_MAX_LAYERS);
 }
 
 static int check_bits(const struct redisbloom_layer *layer, struct errbuf *err)
 {
     if (layer->bits > 0 && layer->bits % 8 == 0)
         return RDB_OK;
-    errbuf_set(err, "bits: %llu is not a whole number of bytes", (unsigned long long)layer->bits);
-    return RDB_BAD;
+    return errbuf_fail(err, RDB_BAD, "bits: %llu is not a whole number of bytes", (unsigned long long)layer->bits);
 }
 
 static bool sum_counts(const struct redisbloom_filter *value, uint64_t *sum_out)
@@ -134,8 +133,7 @@ int redisbloom_open_dump(struct rdb_reader *reader, const void *data, size_t len
         return RDB_OK;
     char name[RDB_MODULE_NAME_BYTES];
     rdb_module_name(id, name);
-    errbuf_set(err, "the value is of the module type %s, not a Bloom filter of RedisBloom", name);
-    return RDB_BAD;
+    return errbuf_fail(err, RDB_BAD, "the value is of the module type %s, not a Bloom filter of RedisBloom", name);
 }
 
 /* ---- writing ---- */
@@ -222,11 +220,9 @@ static int read_header_layer(const unsigned char *at, struct redisbloom_layer *l
         .n2 = at[52],
     };
     rc = check_bits(layer, err);
-    if (rc == RDB_OK && bytes != redisbloom_bytes(layer)) {
-        errbuf_set(err, "bytes: %llu, expected those of %llu bits", (unsigned long long)bytes,
-                   (unsigned long long)layer->bits);
-        return RDB_BAD;
-    }
+    if (rc == RDB_OK && bytes != redisbloom_bytes(layer))
+        return errbuf_fail(err, RDB_BAD, "bytes: %llu, expected those of %llu bits", (unsigned long long)bytes,
+                           (unsigned long long)layer->bits);
     return rc;
 }
 
@@ -234,19 +230,15 @@ int redisbloom_read_header(const void *data, size_t len, struct redisbloom_filte
 {
     const unsigned char *at = data;
 
-    if (len < HEADER_BYTES) {
-        errbuf_set(err, "%zu bytes are too few for the header of a dump", len);
-        return RDB_BAD;
-    }
+    if (len < HEADER_BYTES)
+        return errbuf_fail(err, RDB_BAD, "%zu bytes are too few for the header of a dump", len);
     value_out->nlayers = le32_get(at + 8);
     value_out->options = le32_get(at + 12);
     value_out->growth = le32_get(at + 16);
     int rc = check_nlayers(value_out->nlayers, err);
-    if (rc == RDB_OK && len != redisbloom_header_bytes(value_out->nlayers)) {
-        errbuf_set(err, "nfilters: a header with %llu layers has %zu bytes, not %zu",
-                   (unsigned long long)value_out->nlayers, redisbloom_header_bytes(value_out->nlayers), len);
-        return RDB_BAD;
-    }
+    if (rc == RDB_OK && len != redisbloom_header_bytes(value_out->nlayers))
+        return errbuf_fail(err, RDB_BAD, "nfilters: a header with %llu layers has %zu bytes, not %zu",
+                           (unsigned long long)value_out->nlayers, redisbloom_header_bytes(value_out->nlayers), len);
     for (unsigned i = 0; rc == RDB_OK && i < value_out->nlayers; i++) {
         rc = read_header_layer(at + HEADER_BYTES + i * HEADER_LAYER_BYTES, &value_out->layers[i], err);
         if (rc == RDB_BAD)

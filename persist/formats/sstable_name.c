@@ -243,11 +243,10 @@ int sstable_name_parse(const char *path, struct sstable_name *name_out, struct e
     const char *file = slash ? slash + 1 : path;
     struct sstable_name name = {.place = SSTABLE_LIVE};
 
-    if (!parse_file(file, &name)) {
-        errbuf_set(err, "'%s' is not the name of an SSTable's file (<version>-<generation>-<format>-<component>)",
-                   file);
-        return SSTABLE_OTHER;
-    }
+    if (!parse_file(file, &name))
+        return errbuf_fail(err, SSTABLE_OTHER,
+                           "'%s' is not the name of an SSTable's file (<version>-<generation>-<format>-<component>)",
+                           file);
     if (slash)
         parse_directories(path, slash, &name);
     *name_out = name;
@@ -314,10 +313,9 @@ int filterdb_variant_from_path(const char *path, enum bloom_variant *variant_out
         path = plain.text;
     if (sstable_name_parse(path, &name, err) != SSTABLE_OK)
         return FILTERDB_MALFORMED;
-    if (!part_is(name.component, "Filter.db")) {
-        errbuf_set(err, "'%.*s' is not the name of an SSTable's filter (<version>-<generation>-<format>-Filter.db)",
-                   200, name.version.ptr);
-        return FILTERDB_MALFORMED;
-    }
+    if (!part_is(name.component, "Filter.db"))
+        return errbuf_fail(err, FILTERDB_MALFORMED,
+                           "'%.*s' is not the name of an SSTable's filter (<version>-<generation>-<format>-Filter.db)",
+                           200, name.version.ptr);
     return sstable_name_variant(&name, variant_out, err) == SSTABLE_OK ? FILTERDB_OK : FILTERDB_MALFORMED;
 }

@@ -58,10 +58,9 @@ static int plan_layer(const struct valkey_filter *value, unsigned index, struct 
         return DUMP_BAD;
     if (full_rate(layer) <= HONEST * rate)
         return DUMP_OK;
-    errbuf_set(err, "%llu bytes and %u hashes: they have an error rate of %.3g with %llu items, not %.3g",
-               (unsigned long long)layer->bytes, layer->hashes, full_rate(layer), (unsigned long long)layer->capacity,
-               rate);
-    return DUMP_BAD;
+    return errbuf_fail(
+        err, DUMP_BAD, "%llu bytes and %u hashes: they have an error rate of %.3g with %llu items, not %.3g",
+        (unsigned long long)layer->bytes, layer->hashes, full_rate(layer), (unsigned long long)layer->capacity, rate);
 }
 
 int valkey_plan(const struct valkey_filter *value, unsigned nlayers, struct dump_plan *plan_out, struct errbuf *err)

@@ -17,8 +17,7 @@
 
 static int refuse(struct errbuf *err, const char *what, uint64_t value)
 {
-    errbuf_set(err, "%s: %llu is not possible", what, (unsigned long long)value);
-    return RDB_BAD;
+    return errbuf_fail(err, RDB_BAD, "%s: %llu is not possible", what, (unsigned long long)value);
 }
 
 static bool rates_are_possible(double error, double tightening)
@@ -36,9 +35,8 @@ static int check_head(const struct valkey_filter *value, uint64_t random_seed, s
         return refuse(err, "random seed", random_seed);
     if (rates_are_possible(value->error, value->tightening))
         return RDB_OK;
-    errbuf_set(err, "error rate %g and tightening ratio %g: must be in the range (0, 1)", value->error,
-               value->tightening);
-    return RDB_BAD;
+    return errbuf_fail(err, RDB_BAD, "error rate %g and tightening ratio %g: must be in the range (0, 1)", value->error,
+                       value->tightening);
 }
 
 /* The bytes of a blob before its bits; `len` of all of it. */
@@ -61,8 +59,8 @@ static int check_blob(struct valkey_filter *value, unsigned index, const unsigne
     if (memcmp(seed, value->seed, VALKEY_SEED_BYTES) == 0 &&
         (!value->fixed_seed || memcmp(seed, &valkey_fixed_seed, VALKEY_SEED_BYTES) == 0))
         return RDB_OK;
-    errbuf_set(err, "seed: it is not that of the filter's %s", index ? "first layer" : "kind, which is fixed");
-    return RDB_BAD;
+    return errbuf_fail(err, RDB_BAD, "seed: it is not that of the filter's %s",
+                       index ? "first layer" : "kind, which is fixed");
 }
 
 static int check_capacity(const struct valkey_filter *value, unsigned index, struct errbuf *err)
@@ -111,9 +109,8 @@ struct blob {
 
 static int too_short(const struct blob *blob)
 {
-    errbuf_set(blob->err, "bits: a string of %llu bytes has none",
-               (unsigned long long)(blob->len == RDB_ANY_LENGTH ? 0 : blob->len));
-    return RDB_BAD;
+    return errbuf_fail(blob->err, RDB_BAD, "bits: a string of %llu bytes has none",
+                       (unsigned long long)(blob->len == RDB_ANY_LENGTH ? 0 : blob->len));
 }
 
 static int take_blob(void *ctx, const unsigned char *bytes, size_t len)
@@ -215,10 +212,8 @@ int valkey_read_load(const void *data, size_t len, struct valkey_filter *value_o
 
     if (len < 1 || at[0] != LOAD_VERSION)
         return refuse(err, "version of the payload", len < 1 ? 0 : at[0]);
-    if (len < LOAD_HEAD) {
-        errbuf_set(err, "%zu bytes are too few for a filter", len);
-        return RDB_BAD;
-    }
+    if (len < LOAD_HEAD)
+        return errbuf_fail(err, RDB_BAD, "%zu bytes are too few for a filter", len);
     value_out->expansion = le32_get(at + 1);
     value_out->error = le_double_get(at + 5);
     value_out->tightening = le_double_get(at + 13);

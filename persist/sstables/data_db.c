@@ -20,8 +20,7 @@
 
 static int damaged(struct errbuf *err, const char *component, const char *what)
 {
-    errbuf_set(err, "%s is damaged: %s", component, what);
-    return SSTABLE_KEYS_DAMAGED;
+    return errbuf_fail(err, SSTABLE_KEYS_DAMAGED, "%s is damaged: %s", component, what);
 }
 
 /* ---- compressors: 0, or -EINVAL: these are not this many bytes ---- */
@@ -84,8 +83,8 @@ static int find_compressor(struct data_db *data, struct slice name, struct errbu
             return 0;
         }
     }
-    errbuf_set(err, "Data.db is compressed by %.*s, which is unknown", name.len > 100 ? 100 : (int)name.len, name.ptr);
-    return -ENOTSUP;
+    return errbuf_fail(err, -ENOTSUP, "Data.db is compressed by %.*s, which is unknown",
+                       name.len > 100 ? 100 : (int)name.len, name.ptr);
 }
 
 /* ---- CompressionInfo.db ---- */
@@ -213,14 +212,12 @@ static int load_chunk(struct data_db *data, uint64_t i, struct errbuf *err)
         rc = fs_read_all(data->fs, data->fd, data->packed, n + CHECKSUM, from);
     if (rc != 0)
         return rc;
-    if (crc32(0, data->packed, (uInt)n) != be32_get(data->packed + n)) {
-        errbuf_set(err, "Data.db is damaged: the chunk at byte %" PRIu64 " does not match its checksum", from);
-        return SSTABLE_KEYS_DAMAGED;
-    }
-    if ((n >= data->stored_from ? copy_stored : data->decompress)(data->packed, n, data->plain, len) != 0) {
-        errbuf_set(err, "Data.db is damaged: the chunk at byte %" PRIu64 " cannot be decompressed", from);
-        return SSTABLE_KEYS_DAMAGED;
-    }
+    if (crc32(0, data->packed, (uInt)n) != be32_get(data->packed + n))
+        return errbuf_fail(err, SSTABLE_KEYS_DAMAGED,
+                           "Data.db is damaged: the chunk at byte %" PRIu64 " does not match its checksum", from);
+    if ((n >= data->stored_from ? copy_stored : data->decompress)(data->packed, n, data->plain, len) != 0)
+        return errbuf_fail(err, SSTABLE_KEYS_DAMAGED,
+                           "Data.db is damaged: the chunk at byte %" PRIu64 " cannot be decompressed", from);
     data->chunk = i;
     data->plain_len = len;
     return 0;

@@ -31,8 +31,9 @@ struct node {
 
 static int damaged(const struct partitions_db *trie, uint64_t at, const char *what, struct errbuf *err)
 {
-    errbuf_set(err, "Partitions.db is damaged: the node at byte %" PRIu64 " of %" PRIu64 " %s", at, trie->size, what);
-    return SSTABLE_KEYS_DAMAGED;
+    return errbuf_fail(err, SSTABLE_KEYS_DAMAGED,
+                       "Partitions.db is damaged: the node at byte %" PRIu64 " of %" PRIu64 " %s", at, trie->size,
+                       what);
 }
 
 /* ---- bytes of the file ---- */
@@ -235,18 +236,17 @@ int partitions_db_next(struct partitions_db *trie, struct partition_place *place
         return SSTABLE_KEYS_ONE;
     if (trie->found == trie->keys)
         return SSTABLE_KEYS_END;
-    errbuf_set(err, "Partitions.db is damaged: its end says %" PRIu64 " keys, and its trie has %s", trie->keys,
-               found ? "more" : "fewer");
-    return SSTABLE_KEYS_DAMAGED;
+    return errbuf_fail(err, SSTABLE_KEYS_DAMAGED,
+                       "Partitions.db is damaged: its end says %" PRIu64 " keys, and its trie has %s", trie->keys,
+                       found ? "more" : "fewer");
 }
 
 static int read_footer(struct partitions_db *trie, struct errbuf *err)
 {
     unsigned char footer[FOOTER];
-    if (trie->size < FOOTER) {
-        errbuf_set(err, "Partitions.db is damaged: %" PRIu64 " bytes are too few", trie->size);
-        return SSTABLE_KEYS_DAMAGED;
-    }
+    if (trie->size < FOOTER)
+        return errbuf_fail(err, SSTABLE_KEYS_DAMAGED, "Partitions.db is damaged: %" PRIu64 " bytes are too few",
+                           trie->size);
     int rc = fs_read_all(trie->fs, trie->fd, footer, FOOTER, trie->size - FOOTER);
     if (rc != 0)
         return rc;
@@ -254,9 +254,9 @@ static int read_footer(struct partitions_db *trie, struct errbuf *err)
     trie->root = be64_get(footer + 16);
     if (trie->root < trie->size - FOOTER)
         return push(trie, trie->root);
-    errbuf_set(err, "Partitions.db is damaged: its end says that its root is at byte %" PRIu64 " of %" PRIu64,
-               trie->root, trie->size);
-    return SSTABLE_KEYS_DAMAGED;
+    return errbuf_fail(err, SSTABLE_KEYS_DAMAGED,
+                       "Partitions.db is damaged: its end says that its root is at byte %" PRIu64 " of %" PRIu64,
+                       trie->root, trie->size);
 }
 
 int partitions_db_open(struct partitions_db *trie, const struct fsops *fs, const char *path, struct errbuf *err)

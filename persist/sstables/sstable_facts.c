@@ -133,8 +133,7 @@ static bool is_about_others(uint32_t type)
 
 static int damaged(struct errbuf *err)
 {
-    errbuf_set(err, "it is damaged");
-    return -EINVAL;
+    return errbuf_fail(err, -EINVAL, "it is damaged");
 }
 
 /* The entries of a file of `size` bytes. */
@@ -151,20 +150,17 @@ static int read_entries(const struct fsops *fs, int fd, uint64_t size, struct er
             return damaged(err);
         rc = fs_read_all(fs, fd, head, HEAD, at);
         at += HEAD;
-        if (rc == 0 && !is_about_others(be32_get(head))) {
-            errbuf_set(err,
-                       "its entry of type %" PRIu32 " may have a checksum of the filter, or say that it is encrypted",
-                       be32_get(head));
-            return -EINVAL;
-        }
+        if (rc == 0 && !is_about_others(be32_get(head)))
+            return errbuf_fail(err, -EINVAL,
+                               "its entry of type %" PRIu32
+                               " may have a checksum of the filter, or say that it is encrypted",
+                               be32_get(head));
         if (rc == 0 && be32_get(head + 4) > size - at)
             return damaged(err);
         at += rc == 0 ? be32_get(head + 4) : 0;
     }
-    if (rc == 0 && at != size) {
-        errbuf_set(err, "%" PRIu64 " bytes follow its entries, which may be a checksum", size - at);
-        return -EINVAL;
-    }
+    if (rc == 0 && at != size)
+        return errbuf_fail(err, -EINVAL, "%" PRIu64 " bytes follow its entries, which may be a checksum", size - at);
     return rc;
 }
 

@@ -81,9 +81,9 @@ static int fill(struct index_db *index)
 
 static int damaged(const struct index_db *index, const char *what, struct errbuf *err)
 {
-    errbuf_set(err, "Index.db is damaged: the entry at byte %" PRIu64 " of %" PRIu64 ": %s", index->entry, index->size,
-               what);
-    return SSTABLE_KEYS_DAMAGED;
+    return errbuf_fail(err, SSTABLE_KEYS_DAMAGED,
+                       "Index.db is damaged: the entry at byte %" PRIu64 " of %" PRIu64 ": %s", index->entry,
+                       index->size, what);
 }
 
 /* The number of leading ones of the first byte is that of further bytes; the rest of it are the highest bits. */
@@ -208,10 +208,8 @@ int sstable_keys_open(struct sstable_keys **keys_out, const struct fsops *fs, co
 {
     struct sstable_keys *keys = calloc(1, sizeof(*keys));
     *keys_out = NULL;
-    if (!keys) {
-        errbuf_set(err, "%s", strerror(ENOMEM));
-        return -ENOMEM;
-    }
+    if (!keys)
+        return errbuf_fail(err, -ENOMEM, "%s", strerror(ENOMEM));
     *keys = (struct sstable_keys){.fs = fs, .path = path, .name = name, .rows_fd = -1};
     keys->index.fd = keys->partitions.fd = keys->data.fd = keys->data.info_fd = -1;
     int rc = open_component(keys, err);
@@ -258,10 +256,8 @@ static int open_rows(struct sstable_keys *keys)
 static int read_rows(struct sstable_keys *keys, uint64_t at, unsigned char *out, size_t len, struct errbuf *err)
 {
     int rc = keys->rows_fd < 0 ? open_rows(keys) : 0;
-    if (rc == 0 && (at > keys->rows_size || len > keys->rows_size - at)) {
-        errbuf_set(err, "Rows.db is damaged: it ends within a key");
-        return SSTABLE_KEYS_DAMAGED;
-    }
+    if (rc == 0 && (at > keys->rows_size || len > keys->rows_size - at))
+        return errbuf_fail(err, SSTABLE_KEYS_DAMAGED, "Rows.db is damaged: it ends within a key");
     if (rc == 0)
         rc = fs_read_all(keys->fs, keys->rows_fd, out, len, at);
     if (rc != 0)
@@ -286,9 +282,9 @@ static int read_key(struct sstable_keys *keys, const struct partition_place *pla
         rc = read(keys, place->offset + 2, keys->key + 2, *len_out, err);
     if (rc != 0 || !place->has_hash || (uint8_t)murmur3_hash(keys->key + 2, *len_out).h2 == place->hash)
         return rc;
-    errbuf_set(err, "%s is damaged: there is not the key at byte %" PRIu64 " that Partitions.db says",
-               place->in_rows ? "Rows.db" : "Data.db", place->offset);
-    return SSTABLE_KEYS_DAMAGED;
+    return errbuf_fail(err, SSTABLE_KEYS_DAMAGED,
+                       "%s is damaged: there is not the key at byte %" PRIu64 " that Partitions.db says",
+                       place->in_rows ? "Rows.db" : "Data.db", place->offset);
 }
 
 /* ---- keys of an index ---- */
@@ -306,14 +302,12 @@ static int compare_last(struct sstable_keys *keys, struct errbuf *err)
     free(last);
     if (same || rc == -ENOENT || rc == -EINVAL) /* there may be none, and databases do without a damaged one */
         return SSTABLE_KEYS_END;
-    if (rc != 0) {
-        errbuf_set(err, "Summary.db: %s", fs_error_text(rc));
-        return rc;
-    }
-    errbuf_set(err,
-               "Index.db is damaged: its last key differs from Summary.db's last key: it was truncated, or Summary.db "
-               "belongs to another SSTable");
-    return SSTABLE_KEYS_DAMAGED;
+    if (rc != 0)
+        return errbuf_fail(err, rc, "Summary.db: %s", fs_error_text(rc));
+    return errbuf_fail(
+        err, SSTABLE_KEYS_DAMAGED,
+        "Index.db is damaged: its last key differs from Summary.db's last key: it was truncated, or Summary.db "
+        "belongs to another SSTable");
 }
 
 /* Nor does an Index.db have fewer keys than Statistics.db has counted partitions. */
@@ -326,15 +320,12 @@ static int compare_count(struct sstable_keys *keys, struct errbuf *err)
         rc = statistics_db_partitions(keys->fs, file, &partitions);
     if (rc == -ENOENT || rc == -EINVAL || (rc == 0 && partitions <= keys->n))
         return SSTABLE_KEYS_END;
-    if (rc != 0) {
-        errbuf_set(err, "Statistics.db: %s", fs_error_text(rc));
-        return rc;
-    }
-    errbuf_set(err,
-               "Index.db is damaged: it has %" PRIu64 " keys, but Statistics.db counts %" PRIu64
-               " partitions: it was truncated, or Statistics.db belongs to another SSTable",
-               keys->n, partitions);
-    return SSTABLE_KEYS_DAMAGED;
+    if (rc != 0)
+        return errbuf_fail(err, rc, "Statistics.db: %s", fs_error_text(rc));
+    return errbuf_fail(err, SSTABLE_KEYS_DAMAGED,
+                       "Index.db is damaged: it has %" PRIu64 " keys, but Statistics.db counts %" PRIu64
+                       " partitions: it was truncated, or Statistics.db belongs to another SSTable",
+                       keys->n, partitions);
 }
 
 /* Whether the key may follow the one before it. */
@@ -344,11 +335,11 @@ static int check_order(struct sstable_keys *keys, const struct sstable_key *key,
     keys->token = token;
     if (keys->n++ == 0 || !keys->ordered || token >= before)
         return SSTABLE_KEYS_ONE;
-    errbuf_set(err,
-               "%s is damaged: the key at byte %" PRIu64 " has a token below that of the key before it: one of the two "
-               "is not a key of the SSTable",
-               sstable_keys_component(keys->name), at);
-    return SSTABLE_KEYS_DAMAGED;
+    return errbuf_fail(err, SSTABLE_KEYS_DAMAGED,
+                       "%s is damaged: the key at byte %" PRIu64
+                       " has a token below that of the key before it: one of the two "
+                       "is not a key of the SSTable",
+                       sstable_keys_component(keys->name), at);
 }
 
 static int next_of_index(struct sstable_keys *keys, struct sstable_key *key, struct errbuf *err)
@@ -357,10 +348,9 @@ static int next_of_index(struct sstable_keys *keys, struct sstable_key *key, str
     if (rc < 0)
         errbuf_set(err, "Index.db: %s", fs_error_text(rc));
     if (rc == SSTABLE_KEYS_ONE) {
-        if (keys->n > 0 && key->len == keys->last_len && memcmp(key->ptr, keys->key + 2, key->len) == 0) {
-            errbuf_set(err, "Index.db is damaged: the key at byte %" PRIu64 " is there twice", keys->index.entry);
-            return SSTABLE_KEYS_DAMAGED;
-        }
+        if (keys->n > 0 && key->len == keys->last_len && memcmp(key->ptr, keys->key + 2, key->len) == 0)
+            return errbuf_fail(err, SSTABLE_KEYS_DAMAGED,
+                               "Index.db is damaged: the key at byte %" PRIu64 " is there twice", keys->index.entry);
         keys->last_len = key->len;
         memcpy(keys->key + 2, key->ptr, key->len);
         key->hash = murmur3_hash(key->ptr, key->len);
@@ -434,11 +424,11 @@ struct last_keys {
 
 static bool refuse(struct errbuf *err, const char *which)
 {
-    errbuf_set(err,
-               "it lacks %s keys of its SSTable: it is damaged, or its bits have the layout of another version; run "
-               "'bloomery verify'",
-               which);
-    return false;
+    return errbuf_fail(
+        err, false,
+        "it lacks %s keys of its SSTable: it is damaged, or its bits have the layout of another version; run "
+        "'bloomery verify'",
+        which);
 }
 
 static bool has_last(const struct last_keys *last, sstable_query *has, void *ctx)

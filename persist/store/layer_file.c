@@ -350,10 +350,8 @@ int layer_write(struct layer_io *io, const char *path, const struct bloom_layer_
         (void)io->fs->unlink(io->fs->ctx, path);
         rc = write_file(io, path, layer, sync, false);
     }
-    if (rc != 0) {
-        errbuf_set(err, "%s: cannot write: %s", path, fs_error_text(rc));
-        return rc;
-    }
+    if (rc != 0)
+        return errbuf_fail(err, rc, "%s: cannot write: %s", path, fs_error_text(rc));
     *xxh3_out = XXH3_64bits_digest(io->hash);
     return 0;
 }
@@ -382,15 +380,11 @@ static int check_header(const unsigned char *bytes, uint64_t size, const struct 
 
     if (filterdb_decode_header(bytes, size, (enum bloom_variant)expected->variant, &shape, err) != FILTERDB_OK)
         return LAYER_UNUSABLE;
-    if (shape.k != expected->k) {
-        errbuf_set(err, "header says hash count %u, the MANIFEST %u", shape.k, expected->k);
-        return LAYER_UNUSABLE;
-    }
-    if (shape.nwords != expected->nwords) {
-        errbuf_set(err, "header says %llu words, the MANIFEST %llu", (unsigned long long)shape.nwords,
-                   (unsigned long long)expected->nwords);
-        return LAYER_UNUSABLE;
-    }
+    if (shape.k != expected->k)
+        return errbuf_fail(err, LAYER_UNUSABLE, "header says hash count %u, the MANIFEST %u", shape.k, expected->k);
+    if (shape.nwords != expected->nwords)
+        return errbuf_fail(err, LAYER_UNUSABLE, "header says %llu words, the MANIFEST %llu",
+                           (unsigned long long)shape.nwords, (unsigned long long)expected->nwords);
     return LAYER_OK;
 }
 
@@ -497,9 +491,9 @@ static int check_digest(uint64_t found, uint64_t xxh3, struct errbuf *err)
 {
     if (found == xxh3)
         return LAYER_OK;
-    errbuf_set(err, "checksum is %016llx, the MANIFEST says %016llx: the file has been changed or damaged",
-               (unsigned long long)found, (unsigned long long)xxh3);
-    return LAYER_UNUSABLE;
+    return errbuf_fail(err, LAYER_UNUSABLE,
+                       "checksum is %016llx, the MANIFEST says %016llx: the file has been changed or damaged",
+                       (unsigned long long)found, (unsigned long long)xxh3);
 }
 
 int layer_check(const unsigned char *head, uint64_t size, const struct bloom_shape *expected, uint64_t found,

@@ -129,13 +129,11 @@ int manifest_check_numbers(const struct manifest_save *save, struct errbuf *err)
     const uint64_t most = MANIFEST_MAX_NUMBER / 2;
 
     if (save->next_id > most || save->number > most || save->log >= most || save->control >= most ||
-        save->frame >= most / 2 || save->accepted > most) {
-        errbuf_set(err,
-                   "save number=%" PRIu64 " next-id=%" PRIu64 " log=%" PRIu64 " control=%" PRIu64 " frame=%" PRIu64
-                   " accepted=%" PRIu64 ": out of range",
-                   save->number, save->next_id, save->log, save->control, save->frame, save->accepted);
-        return -EOVERFLOW;
-    }
+        save->frame >= most / 2 || save->accepted > most)
+        return errbuf_fail(err, -EOVERFLOW,
+                           "save number=%" PRIu64 " next-id=%" PRIu64 " log=%" PRIu64 " control=%" PRIu64
+                           " frame=%" PRIu64 " accepted=%" PRIu64 ": out of range",
+                           save->number, save->next_id, save->log, save->control, save->frame, save->accepted);
     return 0;
 }
 

@@ -63,11 +63,9 @@ int record_read(struct record_reader *reader, uint64_t offset, const struct mani
     do {
         if (at < reader->window_offset || at >= reader->window_offset + reader->window_len) {
             rc = fill_window(reader, at);
-            if (rc != 0) {
-                errbuf_set(err, "cannot read the record at offset %llu: %s", (unsigned long long)offset,
-                           fs_error_text(rc));
-                return rc;
-            }
+            if (rc != 0)
+                return errbuf_fail(err, rc, "cannot read the record at offset %llu: %s", (unsigned long long)offset,
+                                   fs_error_text(rc));
         }
         size_t skip = (size_t)(at - reader->window_offset);
         size_t len = reader->window_len - skip;

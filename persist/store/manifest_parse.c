@@ -169,13 +169,12 @@ static int scan_end(struct scan *scan, const char *what, struct errbuf *err)
         scan->expected = "the end of the line";
     if (!scan->expected)
         return MANIFEST_OK;
-    if (is_unknown(scan)) {
-        errbuf_set(err, "what is at column %zu is not known to this version", (size_t)(scan->p - scan->begin) + 1);
-        return MANIFEST_NEWER;
-    }
-    errbuf_set(err, "not %s: expected '%s' with a valid value at column %zu", what,
-               scan->expected[0] == ' ' ? scan->expected + 1 : scan->expected, (size_t)(scan->p - scan->begin) + 1);
-    return MANIFEST_DAMAGED;
+    if (is_unknown(scan))
+        return errbuf_fail(err, MANIFEST_NEWER, "what is at column %zu is not known to this version",
+                           (size_t)(scan->p - scan->begin) + 1);
+    return errbuf_fail(err, MANIFEST_DAMAGED, "not %s: expected '%s' with a valid value at column %zu", what,
+                       scan->expected[0] == ' ' ? scan->expected + 1 : scan->expected,
+                       (size_t)(scan->p - scan->begin) + 1);
 }
 
 /* ---- entries ---- */
@@ -277,10 +276,8 @@ static int finish_filter(struct manifest_parser *parser, size_t line_len, struct
     struct manifest_filter *filter = &parser->filter;
     uint64_t newest = manifest_filter_newest(filter);
 
-    if (filter->pack && manifest_filter_bytes(filter) > MANIFEST_MAX_PACKED) {
-        errbuf_set(err, "more than %d bytes of layers in a pack", MANIFEST_MAX_PACKED);
-        return MANIFEST_DAMAGED;
-    }
+    if (filter->pack && manifest_filter_bytes(filter) > MANIFEST_MAX_PACKED)
+        return errbuf_fail(err, MANIFEST_DAMAGED, "more than %d bytes of layers in a pack", MANIFEST_MAX_PACKED);
     filter->text_len = (size_t)(parser->offset - filter->text_offset) + line_len;
     parser->highest = newest > parser->highest ? newest : parser->highest;
     parser->state = AT_ENTRY;
@@ -338,10 +335,8 @@ static int parse_database(struct manifest_parser *parser, struct scan *scan, str
     unsigned database = (unsigned)scan_number(scan, " is=", 0, DATABASES_MAX - 1);
 
     TRY(scan_end(scan, "a database", err));
-    if (database == number) {
-        errbuf_set(err, "database %u needs no line: it stands for itself", number);
-        return MANIFEST_DAMAGED;
-    }
+    if (database == number)
+        return errbuf_fail(err, MANIFEST_DAMAGED, "database %u needs no line: it stands for itself", number);
     parser->databases_read = number + 1;
     databases_set(&parser->save.databases, number, database);
     return MANIFEST_OK;
@@ -359,8 +354,7 @@ static int parse_save(struct manifest_parser *parser, struct scan *scan, struct 
     TRY(scan_end(scan, "the line about the save", err));
     if (databases_are_valid(&parser->save.databases))
         return MANIFEST_OK;
-    errbuf_set(err, "two database numbers stand for the same database");
-    return MANIFEST_DAMAGED;
+    return errbuf_fail(err, MANIFEST_DAMAGED, "two database numbers stand for the same database");
 }
 
 static int parse_magic(struct manifest_parser *parser, const char *line, size_t len, struct errbuf *err)
@@ -425,8 +419,7 @@ static int parse_line(struct manifest_parser *parser, const char *line, size_t l
     case AT_LAST:
         return parse_end(parser, line, len, err);
     case AT_END:
-        errbuf_set(err, "something follows the last line");
-        return MANIFEST_DAMAGED;
+        return errbuf_fail(err, MANIFEST_DAMAGED, "something follows the last line");
     default:
         break;
     }
@@ -438,8 +431,8 @@ static int parse_line(struct manifest_parser *parser, const char *line, size_t l
         return parse_gone(parser, &scan, err);
     if (parser->hash && begins_with(line, len, "save ")) /* there is none in a text of filters alone */
         return parse_save(parser, &scan, err);
-    errbuf_set(err, "'%.*s' cannot begin a line here", (int)(len < 40 ? len : 40), line);
-    return is_known_line(line, len) ? MANIFEST_DAMAGED : MANIFEST_NEWER;
+    return errbuf_fail(err, is_known_line(line, len) ? MANIFEST_DAMAGED : MANIFEST_NEWER,
+                       "'%.*s' cannot begin a line here", (int)(len < 40 ? len : 40), line);
 }
 
 /* ---- feeding ---- */
@@ -516,10 +509,8 @@ static int take_line(struct manifest_parser *parser, const char *line, size_t le
 
 static int keep_rest(struct manifest_parser *parser, const char *bytes, size_t len, struct errbuf *err)
 {
-    if (parser->line.len + len > MANIFEST_MAX_LINE) {
-        errbuf_set(err, "line %" PRIu64 ": too long", parser->line_number);
-        return MANIFEST_DAMAGED;
-    }
+    if (parser->line.len + len > MANIFEST_MAX_LINE)
+        return errbuf_fail(err, MANIFEST_DAMAGED, "line %" PRIu64 ": too long", parser->line_number);
     if (len == 0)
         return 0;
     if (manifest_text_reserve(&parser->line, len) != 0)

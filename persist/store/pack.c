@@ -225,9 +225,8 @@ int pack_read(struct pack_reader *reader, uint64_t number, uint64_t offset, size
         rc = fill_window(reader, window, offset, len);
     if (rc != 0) {
         drop_window(reader, window);
-        errbuf_set(err, FILTERS_DIR "/%" PRIu64 ".pack: %s%s", number,
-                   rc == -ENOENT ? "missing" : "cannot read: ", rc == -ENOENT ? "" : fs_error_text(rc));
-        return rc;
+        return errbuf_fail(err, rc, FILTERS_DIR "/%" PRIu64 ".pack: %s%s", number,
+                           rc == -ENOENT ? "missing" : "cannot read: ", rc == -ENOENT ? "" : fs_error_text(rc));
     }
     size_t have = window->len - (size_t)(offset - window->offset);
     *bytes_out = window->buf + (offset - window->offset);
@@ -235,8 +234,7 @@ int pack_read(struct pack_reader *reader, uint64_t number, uint64_t offset, size
         *have_out = have < len ? have : len;
     if (have >= len)
         return 0;
-    errbuf_set(err, FILTERS_DIR "/%" PRIu64 ".pack: ends before byte %" PRIu64, number, offset + len);
-    return FS_ENDS;
+    return errbuf_fail(err, FS_ENDS, FILTERS_DIR "/%" PRIu64 ".pack: ends before byte %" PRIu64, number, offset + len);
 }
 
 /* ---- without a MANIFEST ---- */

@@ -158,8 +158,7 @@ static int copy_carried(struct save *save, XXH3_state_t *hash, struct errbuf *er
         return save_manifest_error(store, rc, err);
     if (XXH3_64bits_digest(hash) == store->committed.digest)
         return 0;
-    errbuf_set(err, "%s/MANIFEST: has changed since it was verified", store->dir);
-    return -EIO;
+    return errbuf_fail(err, -EIO, "%s/MANIFEST: has changed since it was verified", store->dir);
 }
 
 static int write_carried(struct save *save, struct errbuf *err)
@@ -285,9 +284,8 @@ static int publish(struct store *store, struct errbuf *err)
     store->in_doubt = rc != 0;
     if (rc == 0)
         return 0;
-    errbuf_set(err, "%s: cannot be replaced: %s; after a crash now either save may be found", path.text,
-               fs_error_text(rc));
-    return STORE_IN_DOUBT;
+    return errbuf_fail(err, STORE_IN_DOUBT, "%s: cannot be replaced: %s; after a crash now either save may be found",
+                       path.text, fs_error_text(rc));
 }
 
 /* The disk may have the failed save. Before any other write, the save before it is put there again. So there are never

@@ -138,8 +138,7 @@ static int remove_file(struct store *store, const struct file_name *name, struct
         rc = store->fs->unlink(store->fs->ctx, path.text);
     if (rc == 0 || rc == -ENOENT || rc == -ENOTDIR)
         return 0;
-    errbuf_set(err, "%s: cannot be removed: %s; this will be tried again", path.text, fs_error_text(rc));
-    return rc;
+    return errbuf_fail(err, rc, "%s: cannot be removed: %s; this will be tried again", path.text, fs_error_text(rc));
 }
 
 static void keep_removable(struct store *store, const struct file_name *name)
@@ -207,20 +206,17 @@ int sweep_find_mark(struct store *store, struct errbuf *err)
         rc = store->fs->list(store->fs->ctx, path.text, visit_mark, store);
     if (rc == -ENOENT) /* then every filter is quarantined; that report is more useful */
         return 0;
-    if (rc != 0) {
-        errbuf_set(err, "%s: cannot read the directory: %s", path.text, fs_error_text(rc));
-        return rc;
-    }
+    if (rc != 0)
+        return errbuf_fail(err, rc, "%s: cannot read the directory: %s", path.text, fs_error_text(rc));
     if (store->saved_mark <= store->committed.save.number)
         return 0;
-    errbuf_set(
-        err,
+    return errbuf_fail(
+        err, STORE_DAMAGED,
         "%s/MANIFEST: an older one has been put here: it is of save %" PRIu64 ", and %s/%" PRIu64
         ".saved says that a later one took place. Put the newest one here (of a copy that was taken while a "
         "daemon was saving: copy again); or delete %s/*.saved to go on without what was saved since: the start then "
         "removes the files of it",
         store->dir, store->committed.save.number, FILTERS_DIR, store->saved_mark, FILTERS_DIR);
-    return STORE_DAMAGED;
 }
 
 void sweep_set_mark(struct store *store)

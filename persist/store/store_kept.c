@@ -149,8 +149,8 @@ struct keeping {
 
 static int failed(int rc, const char *path, struct errbuf *err)
 {
-    errbuf_set(err, "%s: files of a filter that was given up cannot be kept there: %s", path, fs_error_text(rc));
-    return rc;
+    return errbuf_fail(err, rc, "%s: files of a filter that was given up cannot be kept there: %s", path,
+                       fs_error_text(rc));
 }
 
 static int target_path(const struct keeping *keeping, const struct file_name *name, struct path *path,

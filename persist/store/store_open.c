@@ -24,8 +24,7 @@ struct opening {
 
 static int damaged(struct errbuf *err, const char *what, uint64_t number)
 {
-    errbuf_set(err, "%s %" PRIu64, what, number);
-    return MANIFEST_DAMAGED;
+    return errbuf_fail(err, MANIFEST_DAMAGED, "%s %" PRIu64, what, number);
 }
 
 /* Two filters with one file would both own it. */
@@ -98,10 +97,8 @@ static int on_gone(void *ctx, uint64_t id, struct errbuf *err)
     const struct manifest_filter *filter;
     struct index_entry *entry;
 
-    if (index_map(&opening->store->committed.index) != 0) {
-        errbuf_set(err, "out of memory");
-        return -ENOMEM;
-    }
+    if (index_map(&opening->store->committed.index) != 0)
+        return errbuf_fail(err, -ENOMEM, "out of memory");
     entry = index_get(&opening->store->committed.index, id);
     if (!entry)
         return damaged(err, "no filter before this line has the id", id);
@@ -129,10 +126,9 @@ static uint64_t settle_index(struct store_index *index)
 
 static int check_numbers(uint64_t max_id, const struct manifest_save *save, struct errbuf *err)
 {
-    if (max_id >= save->next_id) {
-        errbuf_set(err, "next-id=%" PRIu64 " is not above the filter id %" PRIu64, save->next_id, max_id);
-        return MANIFEST_DAMAGED;
-    }
+    if (max_id >= save->next_id)
+        return errbuf_fail(err, MANIFEST_DAMAGED, "next-id=%" PRIu64 " is not above the filter id %" PRIu64,
+                           save->next_id, max_id);
     return manifest_check_numbers(save, err) == 0 ? 0 : MANIFEST_DAMAGED;
 }
 
@@ -219,11 +215,10 @@ static int check_devices(struct store *store, struct errbuf *err)
         goto failed;
     if (filters.kind != FS_DIRECTORY || filters.device == root.device)
         return 0;
-    errbuf_set(err, "%s/filters is on another file system than the rest of the data directory", store->dir);
-    return -EXDEV;
+    return errbuf_fail(err, -EXDEV, "%s/filters is on another file system than the rest of the data directory",
+                       store->dir);
 failed:
-    errbuf_set(err, "%s: %s", path.text, fs_error_text(rc));
-    return rc;
+    return errbuf_fail(err, rc, "%s: %s", path.text, fs_error_text(rc));
 }
 
 /* Also for an existing directory: the process that made it may have died before this. */
@@ -251,14 +246,12 @@ static int expect_nothing_in(struct store *store, const char *name, const char *
 
     if (rc == 0)
         rc = store->fs->list(store->fs->ctx, path_out->text, visit_any, &first);
-    if (rc == 1) {
-        errbuf_set(
-            err,
+    if (rc == 1)
+        return errbuf_fail(
+            err, STORE_DAMAGED,
             "%s: missing, but %s is not empty ('%s'): this is a data directory that has lost its MANIFEST, or none "
             "of ours",
             manifest, path_out->text, first.text);
-        return STORE_DAMAGED;
-    }
     return rc;
 }
 
@@ -277,10 +270,8 @@ static int make_tree(struct store *store, const char *manifest, struct errbuf *e
         return rc;
     if (rc == -ENOENT)
         rc = fs->mkdir(fs->ctx, filters.text);
-    if (rc != 0) {
-        errbuf_set(err, "%s: %s", filters.text, fs_error_text(rc));
-        return rc;
-    }
+    if (rc != 0)
+        return errbuf_fail(err, rc, "%s: %s", filters.text, fs_error_text(rc));
     rc = sync_parent(store, err);
     return rc != 0 ? rc : write_first_manifest(store, manifest, err);
 }
@@ -297,10 +288,8 @@ static int open_manifest(struct store *store, struct errbuf *err)
             return rc;
         rc = fs->open(fs->ctx, path.text, FS_READ, &store->committed.fd);
     }
-    if (rc != 0) {
-        errbuf_set(err, "%s: cannot open: %s", path.text, fs_error_text(rc));
-        return rc;
-    }
+    if (rc != 0)
+        return errbuf_fail(err, rc, "%s: cannot open: %s", path.text, fs_error_text(rc));
     rc = read_manifest(store, err);
     if (rc != 0)
         errbuf_prefix(err, "%s", path.text);
@@ -314,10 +303,8 @@ static int take_lock(struct store *store, struct errbuf *err)
     pid_t owner = 0;
     int rc = fs->mkdir(fs->ctx, store->dir);
 
-    if (rc != 0 && rc != -EEXIST) {
-        errbuf_set(err, "%s: cannot make the data directory: %s", store->dir, fs_error_text(rc));
-        return rc;
-    }
+    if (rc != 0 && rc != -EEXIST)
+        return errbuf_fail(err, rc, "%s: cannot make the data directory: %s", store->dir, fs_error_text(rc));
     TRY(path_root(store, &path, "LOCK", err));
     rc = fs->lock(fs->ctx, path.text, &store->lock_fd, &owner);
     if (rc == -EWOULDBLOCK) {
@@ -359,8 +346,7 @@ static struct store *store_new(const char *dir, const struct store_options *opti
 
     if (!store || !(store->dir = strdup(dir))) {
         free(store);
-        errbuf_set(err, "out of memory");
-        return NULL;
+        return errbuf_fail(err, NULL, "out of memory");
     }
     store->fs = options && options->fs ? options->fs : fsops_posix();
     store->report = options ? options->report : NULL;

@@ -272,8 +272,7 @@ static bool is_of(const struct manifest_filter *record, const struct bloom_filte
             if (bloom_shape_equal(&record->layers[i].shape, &view.shape))
                 continue;
         }
-        errbuf_set(err, "layer %u in the last save is not the one in memory", i);
-        return false;
+        return errbuf_fail(err, false, "layer %u in the last save is not the one in memory", i);
     }
     return true;
 }

@@ -17,8 +17,7 @@
 
 int save_manifest_error(const struct store *store, int rc, struct errbuf *err)
 {
-    errbuf_set(err, "%s/MANIFEST.new: cannot write: %s", store->dir, fs_error_text(rc));
-    return rc;
+    return errbuf_fail(err, rc, "%s/MANIFEST.new: cannot write: %s", store->dir, fs_error_text(rc));
 }
 
 /* A record in memory; valid until the next call. */
@@ -280,10 +279,8 @@ static int save_filter(struct save *save, const struct store_item *item, struct 
                                                               item->expires_ms))
             return save_carry(save, committed, err);
     }
-    if (item->evicted && !(committed && present->clean)) {
-        errbuf_set(err, "its bits are neither in memory nor in the last save");
-        return -EIO;
-    }
+    if (item->evicted && !(committed && present->clean))
+        return errbuf_fail(err, -EIO, "its bits are neither in memory nor in the last save");
     bool cuckoo = bloom_params_is_cuckoo(bloom_filter_params(item->filter));
     return cuckoo ? put_still(save, item, present, err) : put_filter(save, item, present, err);
 }

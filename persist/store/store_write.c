@@ -261,10 +261,8 @@ static int write_layers_at_once(struct store *store, struct layer_io *io, const 
     int fd;
     TRY(path_root(store, &path, FILTERS_DIR, err));
     int rc = fs->open(fs->ctx, path.text, FS_READ, &fd);
-    if (rc != 0) {
-        errbuf_set(err, "%s: cannot open: %s", path.text, fs_error_text(rc));
-        return rc;
-    }
+    if (rc != 0)
+        return errbuf_fail(err, rc, "%s: cannot open: %s", path.text, fs_error_text(rc));
     rc = write_layers(store, io, item, record, false, made, err);
     if (rc == 0 && (rc = fs->sync_all(fs->ctx, fd)) != 0)
         errbuf_set(err, "%s: cannot sync: %s", path.text, fs_error_text(rc));
@@ -278,10 +276,8 @@ static int write_files(struct store *store, const struct store_item *item, struc
     struct layer_io io;
     int rc = layer_io_init(&io, store->fs, LAYER_IO_MIN_MEMORY);
 
-    if (rc != 0) {
-        errbuf_set(err, "out of memory");
-        return rc;
-    }
+    if (rc != 0)
+        return errbuf_fail(err, rc, "out of memory");
     *record = (struct manifest_filter){
         .id = item->id,
         .name = item->name,
@@ -363,16 +359,14 @@ static int record_numbers(const char *record, size_t len, uint64_t *id_out, uint
     *id_out = parsed.filter->id;
     bool packed = parsed.filter->pack;
     parsed_record_deinit(&parsed);
-    if (packed) {
-        errbuf_set(err, "not the record of one filter");
-        return STORE_DAMAGED;
-    }
+    if (packed)
+        return errbuf_fail(err, STORE_DAMAGED, "not the record of one filter");
     if (*id_out < MANIFEST_MAX_NUMBER / 2 && *newest_out <= MANIFEST_MAX_NUMBER / 2)
         return 0;
-    errbuf_set(err,
-               "the record of a filter has the id %" PRIu64 " and a file with the number %" PRIu64 ": out of range",
-               *id_out, *newest_out);
-    return STORE_DAMAGED;
+    return errbuf_fail(err, STORE_DAMAGED,
+                       "the record of a filter has the id %" PRIu64 " and a file with the number %" PRIu64
+                       ": out of range",
+                       *id_out, *newest_out);
 }
 
 int store_record_id(const char *record, size_t len, uint64_t *id_out, struct errbuf *err)

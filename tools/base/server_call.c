@@ -44,8 +44,7 @@ static const char *keep(struct server_url *url, struct slice part)
 /* The error does not quote the address: it may have a part of a password. */
 static int wrong(struct errbuf *err, const char *why)
 {
-    errbuf_set(err, "%s; " FORM, why);
-    return -EINVAL;
+    return errbuf_fail(err, -EINVAL, "%s; " FORM, why);
 }
 
 static int read_login(struct server_url *url, struct slice login, struct errbuf *err)
@@ -142,9 +141,8 @@ int server_url_read(struct server_url *url, const char *text, struct errbuf *err
         return wrong(err, "the address is too long");
     if (!after) {
         bool has_login = strchr(text, '@') != NULL;
-        errbuf_set(err, "'%s' is not the address of a server; %s%s", text, has_login ? FORM : "redis://",
-                   has_login ? "" : text);
-        return -EINVAL;
+        return errbuf_fail(err, -EINVAL, "'%s' is not the address of a server; %s%s", text,
+                           has_login ? FORM : "redis://", has_login ? "" : text);
     }
     size_t scheme_len = (size_t)(after - text);
     bool is_unix = false;

@@ -420,15 +420,12 @@ int tool_lock(const char *datadir, int *fd_out, struct errbuf *err)
     int rc = fs->stat(fs->ctx, datadir, &st);
     if (rc == 0 && st.kind != FS_DIRECTORY)
         rc = -ENOTDIR;
-    if (rc != 0) {
-        errbuf_set(err, "%s: %s", datadir, strerror(-rc));
-        return TOOL_FAILED;
-    }
-    if (!is_data_directory(datadir)) {
-        errbuf_set(err, "%s is no data directory: it has neither " MANIFEST_NAME " nor " FILTERS_DIR " nor log",
-                   datadir);
-        return TOOL_FAILED;
-    }
+    if (rc != 0)
+        return errbuf_fail(err, TOOL_FAILED, "%s: %s", datadir, strerror(-rc));
+    if (!is_data_directory(datadir))
+        return errbuf_fail(err, TOOL_FAILED,
+                           "%s is no data directory: it has neither " MANIFEST_NAME " nor " FILTERS_DIR " nor log",
+                           datadir);
     snprintf(path, sizeof(path), "%s/LOCK", datadir);
     if (fs->stat(fs->ctx, path, &st) != 0)
         return TOOL_OK;
@@ -452,10 +449,8 @@ int tool_read_manifest(const char *datadir, const struct manifest_sink *sink, st
 
     snprintf(path, sizeof(path), "%s/" MANIFEST_NAME, datadir);
     int rc = fs->open(fs->ctx, path, FS_READ, &fd);
-    if (rc != 0) {
-        errbuf_set(err, "%s: %s", path, strerror(-rc));
-        return TOOL_FAILED;
-    }
+    if (rc != 0)
+        return errbuf_fail(err, TOOL_FAILED, "%s: %s", path, strerror(-rc));
     rc = manifest_file_visit(fs, fd, sink, save_out, err);
     fs->close(fs->ctx, fd);
     if (rc == 0)

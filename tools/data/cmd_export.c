@@ -125,10 +125,8 @@ static int copy_layer(struct export *export, const struct manifest_filter *filte
     } else {
         rc = file_pieces(from, put_piece, writing, &found, &xxh3);
     }
-    if (rc == 0 && (found != size || xxh3 != layer->xxh3)) {
-        errbuf_set(why, "%s: differs from the MANIFEST", from);
-        return -EIO;
-    }
+    if (rc == 0 && (found != size || xxh3 != layer->xxh3))
+        return errbuf_fail(why, -EIO, "%s: differs from the MANIFEST", from);
     if (rc != 0)
         errbuf_set(why, "%s: %s", writing->failed ? writing->target->path : from, strerror(-rc));
     return rc;

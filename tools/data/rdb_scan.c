@@ -250,10 +250,8 @@ int rdb_scan_open(struct rdb_scan *scan, const char *path, struct errbuf *err)
     int rc = fs->open(fs->ctx, path, FS_READ, &scan->fd);
     if (rc == 0)
         rc = fs->size(fs->ctx, scan->fd, &scan->size);
-    if (rc == -EINVAL || rc == -ESPIPE) {
-        errbuf_set(err, "is no regular file: write it to a file first, as it is read several times");
-        return -1;
-    }
+    if (rc == -EINVAL || rc == -ESPIPE)
+        return errbuf_fail(err, -1, "is no regular file: write it to a file first, as it is read several times");
     if (rc != 0)
         return check_status(rc, err);
     rc = walk(scan, err);

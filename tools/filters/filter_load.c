@@ -31,14 +31,11 @@ int filter_open(struct filter_file *file, const char *path, const char *variant,
     struct stat st;
 
     int status = stat(path, &st) != 0 ? errno : S_ISDIR(st.st_mode) ? EISDIR : 0;
-    if (status != 0) {
-        errbuf_set(err, "cannot open: %s", strerror(status));
-        return -status;
-    }
+    if (status != 0)
+        return errbuf_fail(err, -status, "cannot open: %s", strerror(status));
     if (variant || filterdb_variant_from_path(path, &known, &reason) == FILTERDB_OK)
         return filter_file_open(file, fsops_posix(), path, variant, err);
-    errbuf_set(err, "%s; if you know its layout, use --variant na|me|ka", reason.text);
-    return FILTERDB_MALFORMED;
+    return errbuf_fail(err, FILTERDB_MALFORMED, "%s; if you know its layout, use --variant na|me|ka", reason.text);
 }
 
 /* ---- memory ---- */

@@ -142,10 +142,9 @@ static int check_whole(const struct move_options *options, bool all_databases, s
     char ids[MOVE_KEYS_SIZE];
     int64_t other;
     int found = all_databases ? 0 : move_other_database(options, &other, err);
-    if (found > 0) {
-        errbuf_set(err, "the source has keys in database %" PRId64 ", too: use --all-databases", other);
-        return -EINVAL;
-    }
+    if (found > 0)
+        return errbuf_fail(err, -EINVAL, "the source has keys in database %" PRId64 ", too: use --all-databases",
+                           other);
     if (found == 0)
         found = move_needed_keys(options, ids, sizeof(ids), err);
     if (found > 0)

@@ -133,10 +133,8 @@ static int find_databases(const struct move_options *options, struct numbers *fo
 int move_other_database(const struct move_options *options, int64_t *number_out, struct errbuf *err)
 {
     struct numbers *found = calloc(1, sizeof(*found));
-    if (!found) {
-        errbuf_set(err, "out of memory");
-        return -ENOMEM;
-    }
+    if (!found)
+        return errbuf_fail(err, -ENOMEM, "out of memory");
     int status = find_databases(options, found, err);
     for (size_t i = 0; i < found->n && status == 0; i++) {
         *number_out = found->numbers[i];
@@ -207,10 +205,8 @@ int move_all_databases(const struct move_options *options, struct move_summary *
 {
     *summary_out = (struct move_summary){.signal = 0};
     struct numbers *found = calloc(1, sizeof(*found));
-    if (!found) {
-        errbuf_set(err, "out of memory");
-        return -ENOMEM;
-    }
+    if (!found)
+        return errbuf_fail(err, -ENOMEM, "out of memory");
     int status = find_databases(options, found, err);
     qsort(found->numbers, found->n, sizeof(found->numbers[0]), compare);
     if (status == 0)

@@ -216,8 +216,7 @@ static int check_two(const struct move_options *options, struct move_link *link,
         ask_process(&link->to, to);
     if (!from[0] || strcmp(from, to) != 0)
         return 0;
-    errbuf_set(err, "the source and the target are the same server");
-    return -EINVAL;
+    return errbuf_fail(err, -EINVAL, "the source and the target are the same server");
 }
 
 /* Connects to both servers and closes again, so that a wrong address or password is reported at once. 0 or -errno. */
@@ -286,10 +285,8 @@ int move_run(const struct move_options *options, struct move_summary *summary_ou
     move.progress.shows |= options->progress;
     move.progress.last_ms = 0; /* a line also of a move that ends at once */
     *summary_out = (struct move_summary){.signal = 0};
-    if (!move.probes) {
-        errbuf_set(err, "out of memory");
-        return -ENOMEM;
-    }
+    if (!move.probes)
+        return errbuf_fail(err, -ENOMEM, "out of memory");
     lock_init(&move.lock, RANK_MOVE);
     move.queue.last = &move.queue.first;
     pthread_cond_init(&move.queue.changed, NULL);

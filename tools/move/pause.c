@@ -102,12 +102,11 @@ static int check_rights(struct pause *pause, struct errbuf *err)
     pause->has_setting = reply.count >= 3;
     if (!pause->has_setting)
         return 0;
-    if (slice_is(resp_reply_text(&reply, 2), "yes")) {
-        errbuf_set(err,
-                   "the source, %s, is read-only already, perhaps by an earlier move with --pause: move without it",
-                   pause->options->from->shown);
-        return -EACCES;
-    }
+    if (slice_is(resp_reply_text(&reply, 2), "yes"))
+        return errbuf_fail(
+            err, -EACCES,
+            "the source, %s, is read-only already, perhaps by an earlier move with --pause: move without it",
+            pause->options->from->shown);
     status = ASK(pause, &reply, err, slice_of("CONFIG"), slice_of("SET"), slice_of(SETTING), slice_of("no"));
     return status ? status
                   : ASK(pause, &reply, err, slice_of("CLIENT"), slice_of("KILL"), slice_of("ID"), slice_of(NO_CLIENT));
@@ -116,10 +115,8 @@ static int check_rights(struct pause *pause, struct errbuf *err)
 struct pause *pause_begin(const struct move_options *options, struct errbuf *err)
 {
     struct pause *pause = calloc(1, sizeof(*pause));
-    if (!pause) {
-        errbuf_set(err, "out of memory");
-        return NULL;
-    }
+    if (!pause)
+        return errbuf_fail(err, NULL, "out of memory");
     pause->options = options;
     peer_init(&pause->peer, options->timeout_ms, NULL);
     peer_init(&pause->renewing, RENEW_MS, &pause->stop);
@@ -142,11 +139,10 @@ int pause_close_source(struct pause *pause, struct errbuf *err)
     static const char *const types[] = {"normal", "pubsub"};
     struct resp_reply reply;
     stop_renewing(pause); /* its connection is one of those that end */
-    if (atomic_load(&pause->lost) || clock_ms() + PAUSE_MS / 3 > atomic_load(&pause->until_ms)) {
-        errbuf_set(err, "the source, %s, was out of reach for too long and may have let writers go on",
-                   pause->options->from->shown);
-        return -ECANCELED;
-    }
+    if (atomic_load(&pause->lost) || clock_ms() + PAUSE_MS / 3 > atomic_load(&pause->until_ms))
+        return errbuf_fail(err, -ECANCELED,
+                           "the source, %s, was out of reach for too long and may have let writers go on",
+                           pause->options->from->shown);
     if (!pause->has_setting)
         return 0;
     pause->closed = true; /* before it is set: the answer may be lost */

@@ -88,10 +88,8 @@ static int look_at_filter(const struct table *files, struct counted_sstable *sst
     rc = filter_file_state(&file, NULL, NULL, &state);
     sstable->bytes = filterdb_bytes(file.shape.nwords);
     filter_file_close(&file);
-    if (rc != 0) {
-        errbuf_set(err, "%s", fs_error_text(rc));
-        return rc;
-    }
+    if (rc != 0)
+        return errbuf_fail(err, rc, "%s", fs_error_text(rc));
     sstable->rate = state.rate;
     sstable->keys = (uint64_t)llround(state.estimated_items);
     if (state.bits_set < state.bits)

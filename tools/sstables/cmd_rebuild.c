@@ -207,10 +207,8 @@ static int read_back(struct rebuild *rebuild, int fd, struct errbuf *err)
     char path[64];
     snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
     int again = open(path, O_RDONLY | O_CLOEXEC);
-    if (again < 0) {
-        errbuf_set(err, "the new filter: %s", strerror(errno));
-        return -errno;
-    }
+    if (again < 0)
+        return errbuf_fail(err, -errno, "the new filter: %s", strerror(errno));
     bloom_alone_deinit(&rebuild->loaded);
     int rc = filter_file_adopt(&file, fsops_posix(), again, (enum bloom_variant)rebuild->shape.variant, err);
     if (rc == 0) {
@@ -265,8 +263,7 @@ static int keep_old(const struct rebuild *rebuild, struct backup *made, struct e
     }
     if (rc == 0)
         return 0;
-    errbuf_set(err, "%s: %s", backup, strerror(-rc));
-    return rc;
+    return errbuf_fail(err, rc, "%s: %s", backup, strerror(-rc));
 }
 
 /* ---- TOC.txt ---- */
@@ -343,10 +340,9 @@ static int refuse_table(const struct rebuild *rebuild)
 static int make_filter(struct rebuild *rebuild, struct errbuf *err)
 {
     int rc = table_each_key(&rebuild->table, 0, count_key, rebuild, "counting keys", err);
-    if (rc == 0 && rebuild->keys == 0) {
-        errbuf_set(err, "%s has no key, but an SSTable has at least one", sstable_keys_component(&rebuild->table.name));
-        return -EINVAL;
-    }
+    if (rc == 0 && rebuild->keys == 0)
+        return errbuf_fail(err, -EINVAL, "%s has no key, but an SSTable has at least one",
+                           sstable_keys_component(&rebuild->table.name));
     if (rc == 0)
         rc = rebuild->error > 0 ? shape_for_error(rebuild, err) : shape_of_old(rebuild, err);
     if (rc == 0)

@@ -20,22 +20,17 @@ bool table_component(const struct table *table, const char *component, char out[
 
 int table_of(struct table *table, const char *path, struct errbuf *err)
 {
-    if (strlen(path) >= sizeof(table->path)) {
-        errbuf_set(err, "the path is too long");
-        return -EINVAL;
-    }
+    if (strlen(path) >= sizeof(table->path))
+        return errbuf_fail(err, -EINVAL, "the path is too long");
     strcpy(table->path, path);
     struct stat st;
-    if (stat(path, &st) == 0 && S_ISDIR(st.st_mode)) {
-        errbuf_set(err, "it is a directory: name a file of each SSTable, such as *-Data.db");
-        return -EINVAL;
-    }
+    if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))
+        return errbuf_fail(err, -EINVAL, "it is a directory: name a file of each SSTable, such as *-Data.db");
     if (sstable_name_parse(table->path, &table->name, err) != SSTABLE_OK)
         return -EINVAL;
     if (table_component(table, "Filter.db", table->filter) && table_component(table, "TOC.txt", table->toc))
         return 0;
-    errbuf_set(err, "the path is too long");
-    return -EINVAL;
+    return errbuf_fail(err, -EINVAL, "the path is too long");
 }
 
 bool table_has(const struct table *table, const char *component)

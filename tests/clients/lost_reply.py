@@ -1,11 +1,15 @@
 #!/usr/bin/env python3
 """A reply that gets lost, by each client library: a proxy passes BF.ADD to the daemon, swallows the reply, and closes the
 connection. A library that sends the command again by itself gets 0, so the item has no winner; with the setting of docs/CLIENTS.md
-its caller gets an error instead. Node.js's libraries are asked by node/lost_reply.mjs, if there is Node.js. See with_daemon.py."""
+its caller gets an error instead. With BF.INSERT ... OWNER the item has a winner, whoever sends the command again: the library, or
+its caller. Node.js's libraries are asked by node/lost_reply.mjs, if there is Node.js, and Go's redigo by lost_reply.go, if there is
+Go. See with_daemon.py."""
 import os
+import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 
 import redis
@@ -20,7 +24,7 @@ HOST = "127.0.0.1"
 
 
 class Proxy:
-    """Passes connections to the daemon. The first reply to BF.ADD is swallowed, and its connection closed."""
+    """Passes connections to the daemon. The first reply to BF.ADD or BF.INSERT is swallowed, and its connection closed."""
 
     def __init__(self):
         self.port = next(free_ports(22600, 26000))
@@ -40,7 +44,7 @@ class Proxy:
         threading.Thread(target=self.replies, args=(server, client, losing), daemon=True).start()
         try:
             while data := client.recv(65536):
-                if b"BF.ADD" in data.upper():
+                if b"BF.ADD" in data.upper() or b"BF.INSERT" in data.upper():
                     self.adds += 1
                     if not self.swallowed.is_set():
                         losing.set()
@@ -64,16 +68,17 @@ class Proxy:
 
 def outcome(add, error):
     try:
-        return int(add())
+        reply = add()
+        return int(reply[0] if isinstance(reply, list) else reply)
     except error:
         return "error"
 
 
-def after_lost_reply(name, **settings):
-    """What BF.ADD gives through the proxy, and how often the daemon got it."""
+def after_lost_reply(name, *words, **settings):
+    """What BF.ADD, or these words, give through the proxy, and how often the daemon got it."""
     proxy = Proxy()
     client = redis.Redis(host=HOST, port=proxy.port, socket_timeout=PATIENCE_S, **settings)
-    given = outcome(lambda: client.execute_command("BF.ADD", name, "item"), redis.ConnectionError)
+    given = outcome(lambda: client.execute_command(*words or ("BF.ADD", name, "item")), redis.ConnectionError)
     equal(proxy.swallowed.is_set(), True)
     return given, proxy.adds
 
@@ -87,6 +92,29 @@ def test_redis_py_that_retries_has_no_winner():
     equal(after_lost_reply("py:on", retry=retry, retry_on_error=[redis.ConnectionError]), (0, 2))
 
 
+def claim(name, owner):
+    return "BF.INSERT", name, "OWNER", owner, "ITEMS", "item"
+
+
+def test_redis_py_that_retries_has_a_winner_with_owner():
+    retry = Retry(NoBackoff(), 3)
+    equal(after_lost_reply("", *claim("py:owner", "one"), retry=retry, retry_on_error=[redis.ConnectionError]), (1, 2))
+    equal(after_lost_reply("", *claim("py:owner", "two"), retry=retry, retry_on_error=[redis.ConnectionError]), (0, 2))
+
+
+def test_redigo_asked_again_has_a_winner_with_owner():
+    if not shutil.which("go") or not os.path.exists("/usr/share/gocode/src/github.com/gomodule/redigo/redis"):
+        return
+    with tempfile.TemporaryDirectory() as directory:
+        environment = dict(os.environ, GO111MODULE="off", GOPATH="/usr/share/gocode", GOCACHE=directory, CGO_ENABLED="0")
+        proxy = Proxy()
+        program = os.path.join(os.path.dirname(os.path.abspath(__file__)), "lost_reply.go")
+        given = subprocess.run(["go", "run", program, str(proxy.port), *claim("go:owner", "one")], capture_output=True, text=True,
+                               env=environment, check=False)
+        equal((given.stdout.strip(), proxy.adds, given.stderr), ("1", 2, ""))
+        equal(proxy.swallowed.is_set(), True)
+
+
 def test_an_item_after_an_error_is_in_the_filter():
     after_lost_reply("py:there", retry=Retry(NoBackoff(), 0))
     equal(redis.Redis(host=HOST, port=PORT).execute_command("BF.EXISTS", "py:there", "item"), 1)
@@ -98,7 +126,9 @@ def test_libraries_of_node_js_give_what_the_page_says():
         return
     for library, setting, expected in (("ioredis-5", "default", "0 2"), ("ioredis-5", "off", "error 1"),
                                        ("ioredis-6", "default", "0 2"), ("ioredis-6", "off", "error 1"),
-                                       ("redis-5", "default", "error 1"), ("redis-6", "default", "error 1")):
+                                       ("redis-5", "default", "error 1"), ("redis-6", "default", "error 1"),
+                                       ("ioredis-5", "owner", "1 2"), ("ioredis-6", "owner", "1 2"),
+                                       ("redis-5", "owner", "1 2"), ("redis-6", "owner", "1 2")):
         if not os.path.isdir(os.path.join(modules, library)):
             continue
         proxy = Proxy()

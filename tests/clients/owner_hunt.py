@@ -31,6 +31,7 @@ FILTERS = {  # the rate is so low that nothing seems to be there that is not
     "na": ["1000000"],
     "grows": ["50"],
     "redisbloom": ["100000", "LAYOUT", "redisbloom"],
+    "valkey": ["100", "LAYOUT", "valkey"],
     "keyed": ["2000", "KEYED"],
     "fixed": ["1000000", "NONSCALING"],
     "window": ["100000", "WINDOW", "100000"],

@@ -12,7 +12,7 @@ from engines import Connection, Engine, Error, in_sync, items, replica_of, run, 
 
 KINDS = {"na": ["CAPACITY", "1000"], "grows": ["CAPACITY", "10"], "fixed": ["CAPACITY", "401", "NONSCALING"],
          "redisbloom": ["CAPACITY", "100", "LAYOUT", "redisbloom"], "keyed": ["CAPACITY", "100", "KEYED"],
-         "valkey": ["CAPACITY", "100", "LAYOUT", "valkey"],
+         "valkey": ["CAPACITY", "2000", "LAYOUT", "valkey"],
          "window": ["CAPACITY", "100", "WINDOW", "100000"], "refresh": ["CAPACITY", "40", "WINDOW", "100000", "PARTS", "4", "REFRESH"],
          "by_items": ["CAPACITY", "4000", "WINDOW", "ITEMS", "4000"]}
 OWNERS = ["worker-1", "worker-2", "x" * 64]

@@ -101,19 +101,58 @@ export function murmur2Of32Bits(item) {
     return [BigInt(first), BigInt(murmur32(bytes, view, first))];
 }
 
+function sipRounds(v, n) {
+    for (let i = 0; i < n; i++) {
+        v[0] = (v[0] + v[1]) & ALL;
+        v[2] = (v[2] + v[3]) & ALL;
+        v[1] = rotate(v[1], 13n) ^ v[0];
+        v[3] = rotate(v[3], 16n) ^ v[2];
+        v[0] = rotate(v[0], 32n);
+        v[2] = (v[2] + v[1]) & ALL;
+        v[0] = (v[0] + v[3]) & ALL;
+        v[1] = rotate(v[1], 17n) ^ v[2];
+        v[3] = rotate(v[3], 21n) ^ v[0];
+        v[2] = rotate(v[2], 32n);
+    }
+}
+
+// SipHash-1-3 of the item's length and the item, under each half of the seed (four numbers): the hashes of valkey-bloom.
+export function siphash(seed, item) {
+    const bytes = bytesOf(item), words = (bytes.length >> 3) + 2;
+    const data = new Uint8Array(8 * words), view = new DataView(data.buffer);
+    view.setBigUint64(0, BigInt(bytes.length), true);
+    data.set(bytes, 8);
+    data[data.length - 1] = bytes.length + 8;
+    return [0, 2].map((half) => {
+        const [k0, k1] = [seed[half], seed[half + 1]];
+        const v = [k0 ^ 0x736f6d6570736575n, k1 ^ 0x646f72616e646f6dn, k0 ^ 0x6c7967656e657261n, k1 ^ 0x7465646279746573n];
+        for (let i = 0; i < words; i++) {
+            const word = view.getBigUint64(8 * i, true);
+            v[3] ^= word;
+            sipRounds(v, 1);
+            v[0] ^= word;
+        }
+        v[2] ^= 0xffn;
+        sipRounds(v, 3);
+        return v[0] ^ v[1] ^ v[2] ^ v[3];
+    });
+}
+
 const MAX_BITS = 64n * 0x7fffffffn;
-const LAYOUTS = ["na", "me", "ka", "redisbloom", "redisbloom32", "blocked"];
+const LAYOUTS = ["na", "me", "ka", "redisbloom", "redisbloom32", "blocked", "valkey"];
 const BLOCKED = 48; // the options of LAYOUT blocked
+const VALKEY = 32; // and of LAYOUT valkey, whose header goes on with a ratio and the seed
 
 // The bytes of one or more files, one behind the other: the layers of a filter. `layout` is "na" (Cassandra 4.0 and later), "me"
-// (Cassandra 3.x, ScyllaDB mc to mt) or "ka" (before) for Filter.db files; "redisbloom", "redisbloom32" or "blocked" for the layers
-// that `bloomery export` writes of a filter in RedisBloom's layout, or in blocks. `layers` is how many there must be, without it one or more. Throws a
+// (Cassandra 3.x, ScyllaDB mc to mt) or "ka" (before) for Filter.db files; "redisbloom", "redisbloom32", "blocked" or "valkey" for the
+// layers that `bloomery export` writes of a filter in RedisBloom's layout, in blocks, or in valkey-bloom's layout. `layers` is how many there must be, without it one or more. Throws a
 // RangeError if these are not whole files.
 export class Filter {
     #bytes;
     #layout;
     #flip;
     #chain; // what all layers have in common
+    #seed;
 
     constructor(data, layout = "na", layers = undefined) {
         if (!(data instanceof ArrayBuffer) && !(data instanceof Uint8Array)) throw new TypeError("the data are an ArrayBuffer or a Uint8Array");
@@ -145,32 +184,40 @@ export class Filter {
         if (left < 72) throw new RangeError(`the data end within a header, at byte ${at}`);
         const magic = String.fromCharCode(...this.#bytes.subarray(at, at + 8)), version = view.getUint32(at + 8, true);
         const options = view.getUint32(at + 12, true), blocked = options === BLOCKED;
-        const layout = blocked ? "blocked" : options & 4 ? "redisbloom" : "redisbloom32";
+        const valkey = options === VALKEY, header = valkey ? 112 : 72;
+        const layout = blocked ? "blocked" : valkey ? "valkey" : options & 4 ? "redisbloom" : "redisbloom32";
         if (magic !== "BLOOMRBL" || version !== 1 || layout !== this.#layout)
             throw new RangeError(`this is no layer of a filter in the layout ${this.#layout}, at byte ${at}`);
         const growth = view.getBigUint64(at + 16, true), entries = view.getBigUint64(at + 24, true);
         const error = view.getFloat64(at + 32, true), bpe = view.getFloat64(at + 40, true), count = view.getBigUint64(at + 56, true);
         const bits = view.getBigUint64(at + 48, true), hashes = view.getUint32(at + 64, true), n2 = view.getUint32(at + 68, true);
         const sizes = blocked ? hashes <= 16 && n2 === 0 && bits % 512n === (bits >= 1n << 24n ? 448n : 0n) && bpe === Number(bits) / Number(entries)
+            : valkey ? left >= header && hashes <= 255 && n2 === 0 && bpe === Number(bits) / Number(entries) && view.getFloat64(at + 72, true) > 0 && view.getFloat64(at + 72, true) < 1
             : hashes <= 255 && bpe > 0 && bpe < Infinity && hashes === Math.ceil(0.693147180559945 * bpe);
         if (!(hashes > 0 && sizes && error > 0 && error < 1
             && count <= entries && entries > 0n && entries < 1n << 40n && bits > 0n && bits <= MAX_BITS && bits % 8n === 0n && n2 <= 63
-            && (!n2 || bits >> BigInt(n2)) && bits / 8n <= BigInt(left - 72)))
+            && (!n2 || bits >> BigInt(n2)) && bits / 8n <= BigInt(left - header)))
             throw new RangeError(`this is no whole layer, at byte ${at}: ${hashes} hashes, ${bits} bits, n2 ${n2}, error rate ${error}, bits per entry ${bpe}, ${count} items of ${entries}`);
+        const seed = valkey ? [0, 8, 16, 24].map((i) => view.getBigUint64(at + 80 + i, true)) : [];
         const chain = `options ${options}, growth ${growth}`;
-        if (blocked ? growth > 32768n : options > 15 || (options & 8 ? growth !== 0n : growth < 1n || growth > 32768n))
+        if (blocked ? growth > 32768n : valkey ? growth > 0xffffffffn : options > 15 || (options & 8 ? growth !== 0n : growth < 1n || growth > 32768n))
             throw new RangeError(`not possible, at byte ${at}: ${chain}`);
-        if (this.layers.length && (options & 8 && !blocked || chain !== this.#chain))
+        if (this.layers.length && (options & 8 && !blocked || options > 15 && !growth || chain !== this.#chain || String(seed) !== String(this.#seed)))
             throw new RangeError(`this is no further layer of the filter, at byte ${at}: ${chain}`);
         this.#chain = chain;
-        this.layers.push({ place: at + 72, bits: n2 ? 1n << BigInt(n2) : bits, hashes });
-        return 72 + Number(bits / 8n);
+        this.#seed = seed;
+        this.layers.push({ place: at + header, bits: n2 ? 1n << BigInt(n2) : bits, hashes });
+        return header + Number(bits / 8n);
     }
 
     has(item) {
         if (this.#layout === "blocked") {
             const [h1, h2] = murmur3(item);
             return this.layers.some((layer) => this.#inBlock(h1, h2, layer));
+        }
+        if (this.#layout === "valkey") {
+            const [first, second] = siphash(this.#seed, item);
+            return this.layers.some((layer) => this.#inPrimes(first, second, layer));
         }
         const signed = !this.#layout.startsWith("redisbloom");
         const hash = signed ? murmur3 : this.#layout === "redisbloom" ? murmur2 : murmur2Of32Bits;
@@ -185,6 +232,15 @@ export class Filter {
             const index = Number(h2 >> 55n);
             if (!((this.#bytes[block + (index >> 3)] >> (index & 7)) & 1)) return false;
             h2 = (h2 * 0x9e3779b97f4a7c15n) & ALL;
+        }
+        return true;
+    }
+
+    #inPrimes(first, second, { place, bits, hashes }) {
+        for (let i = 0; i < hashes; i++) {
+            const sum = i > 1 ? ((first + BigInt(i) * second) & ALL) % 0xffffffffffffffc5n : i ? second : first;
+            const index = Number(sum % bits);
+            if (!((this.#bytes[place + (index - index % 8) / 8] >> (index % 8)) & 1)) return false;
         }
         return true;
     }

@@ -103,20 +103,50 @@ def _murmur2_32(item, seed):
     return h ^ h >> 15
 
 
+def siphash(seed, item):
+    """SipHash-1-3 of the item's length and the item, under each half of the seed: the hashes of valkey-bloom."""
+    if not isinstance(item, bytes):
+        item = memoryview(item).tobytes()
+    data = struct.pack("<Q", len(item)) + item
+    data += bytes(7 - len(data) % 8) + bytes([len(data) & 255])
+    return tuple(_siphash(half, data) for half in struct.iter_unpack("<QQ", seed))
+
+
+def _siphash(key, data):
+    v = [key[0] ^ 0x736F6D6570736575, key[1] ^ 0x646F72616E646F6D, key[0] ^ 0x6C7967656E657261, key[1] ^ 0x7465646279746573]
+
+    def mix():
+        v[0], v[2] = (v[0] + v[1]) & _ALL, (v[2] + v[3]) & _ALL
+        v[1], v[3], v[0] = _rotate(v[1], 13) ^ v[0], _rotate(v[3], 16) ^ v[2], _rotate(v[0], 32)
+        v[2], v[0] = (v[2] + v[1]) & _ALL, (v[0] + v[3]) & _ALL
+        v[1], v[3], v[2] = _rotate(v[1], 17) ^ v[2], _rotate(v[3], 21) ^ v[0], _rotate(v[2], 32)
+
+    for word, in struct.iter_unpack("<Q", data):
+        v[3] ^= word
+        mix()
+        v[0] ^= word
+    v[2] ^= 0xFF
+    for _ in range(3):
+        mix()
+    return v[0] ^ v[1] ^ v[2] ^ v[3]
+
+
 def _signed(value):
     return value - (1 << 64) if value >> 63 else value
 
 
 _REDISBLOOM = struct.Struct("<8sIIQQddQQII")  # the header of a layer
 _MAX_WORDS = (1 << 31) - 1
-_LAYOUTS = ("na", "me", "ka", "redisbloom", "redisbloom32", "blocked")
+_LAYOUTS = ("na", "me", "ka", "redisbloom", "redisbloom32", "blocked", "valkey")
 _BLOCKED = 48  # the options of LAYOUT blocked
+_VALKEY = 32  # and of LAYOUT valkey, whose header goes on with a ratio and the seed
+_SEED = struct.Struct("<d32s")
 
 
 class Filter:
     """The bytes of one or more files, one behind the other: the layers of a filter. `layout` is "na" (Cassandra 4.0 and later), "me"
-    (Cassandra 3.x, ScyllaDB mc to mt) or "ka" (before) for Filter.db files; "redisbloom", "redisbloom32" or "blocked" for the layers
-    that `bloomery export` writes of a filter in RedisBloom's layout, or in blocks. `layers` is how many there must be, without it one or more.
+    (Cassandra 3.x, ScyllaDB mc to mt) or "ka" (before) for Filter.db files; "redisbloom", "redisbloom32", "blocked" or "valkey" for the
+    layers that `bloomery export` writes of a filter in RedisBloom's layout, in blocks, or in valkey-bloom's layout. `layers` is how many there must be, without it one or more.
     ValueError: these are not whole files."""
 
     def __init__(self, data, layout="na", layers=None):
@@ -147,30 +177,39 @@ class Filter:
         if len(self._data) - at < _REDISBLOOM.size:
             raise ValueError("the data end within a header, at byte %d" % at)
         magic, version, options, growth, entries, error, bpe, bits, count, hashes, n2 = _REDISBLOOM.unpack_from(self._data, at)
-        layout = "blocked" if options == _BLOCKED else "redisbloom" if options & 4 else "redisbloom32"
-        if (magic, version, layout) != (b"BLOOMRBL", 1, self._layout) or options > 15 and options != _BLOCKED:
+        layout = {_BLOCKED: "blocked", _VALKEY: "valkey"}.get(options, "redisbloom" if options & 4 else "redisbloom32")
+        if (magic, version, layout) != (b"BLOOMRBL", 1, self._layout) or options > 15 and options not in (_BLOCKED, _VALKEY):
             raise ValueError("this is no layer of a filter in the layout %s, at byte %d" % (self._layout, at))
-        if layout == "blocked":
+        header, seed = _REDISBLOOM.size, None
+        if layout == "valkey":
+            header += _SEED.size
+            sizes = len(self._data) - at >= header and 0 < hashes <= 255 and n2 == 0 and entries and bpe == bits / entries
+            if sizes:
+                ratio, seed = _SEED.unpack_from(self._data, at + _REDISBLOOM.size)
+                sizes = 0 < ratio < 1
+        elif layout == "blocked":
             sizes = 0 < hashes <= 16 and n2 == 0 and bits % 512 == (448 if bits >= 1 << 24 else 0) and entries and bpe == bits / entries
         else:
             sizes = 0 < hashes <= 255 and 0 < bpe < math.inf and hashes == math.ceil(0.693147180559945 * bpe)
         if not (sizes and 0 < error < 1 and count <= entries and 0 < entries < 1 << 40 and 0 < bits <= 64 * _MAX_WORDS and bits % 8 == 0 and n2 <= 63 and
-                (not n2 or bits >> n2) and bits // 8 <= len(self._data) - at - _REDISBLOOM.size):
+                (not n2 or bits >> n2) and bits // 8 <= len(self._data) - at - header):
             raise ValueError("this is no whole layer, at byte %d: %d hashes, %d bits, n2 %d, error rate %g, bits per entry %g, "
                              "%d items of %d" % (at, hashes, bits, n2, error, bpe, count, entries))
-        if growth > 32768 if layout == "blocked" else growth != 0 if options & 8 else not 1 <= growth <= 32768:
+        if growth > (32768 if layout == "blocked" else 0xFFFFFFFF) if options > 15 else growth != 0 if options & 8 else not 1 <= growth <= 32768:
             raise ValueError("a growth of %d with the options %d, at byte %d" % (growth, options, at))
-        if self.layers and (options & 8 or (options, growth) != self._chain):
+        if self.layers and (options & 8 or options > 15 and not growth or (options, growth, seed) != self._chain):
             raise ValueError("this is no further layer of the filter, at byte %d: options %d, growth %d" % (at, options, growth))
-        self._chain = options, growth
-        self.layers.append((at + _REDISBLOOM.size, 1 << n2 if n2 else bits, hashes))
-        return _REDISBLOOM.size + bits // 8
+        self._chain = options, growth, seed
+        self.layers.append((at + header, 1 << n2 if n2 else bits, hashes))
+        return header + bits // 8
 
     def __contains__(self, item):
         if isinstance(item, str):
             item = item.encode()
         if self._layout == "blocked":
             return any(self._has_in_block(*murmur3(item), *layer) for layer in self.layers)
+        if self._layout == "valkey":
+            return any(self._has_prime(*siphash(self._chain[2], item), *layer) for layer in self.layers)
         if self._layout.startswith("redisbloom"):
             base, increment = murmur2(item) if self._layout == "redisbloom" else murmur2_32(item)
             return any(self._has_unsigned(base, increment, *layer) for layer in self.layers)
@@ -201,6 +240,13 @@ class Filter:
             if not self._data[place + index // 8] >> index % 8 & 1:
                 return False
             base = (base + increment) & _ALL
+        return True
+
+    def _has_prime(self, first, second, place, bits, hashes):
+        for i in range(hashes):
+            index = (((first + i * second) & _ALL) % 0xFFFFFFFFFFFFFFC5 if i > 1 else second if i else first) % bits
+            if not self._data[place + index // 8] >> index % 8 & 1:
+                return False
         return True
 
 

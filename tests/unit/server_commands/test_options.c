@@ -22,7 +22,7 @@ static const struct probe {
     {"bf.reserve", "unknown option", {"BF.RESERVE new 0.01 100 ?", "BF.RESERVE new 0.01 100 ? 5"}},
     {"bf.plan", "unknown option", {"BF.PLAN 0.01 100 ?", "BF.PLAN 0.01 100 ? 5"}},
     {"bf.insert", "Unknown argument", {"BF.INSERT f ? ITEMS a", "BF.INSERT f ? 5 ITEMS a", "BF.INSERT f ? a"}},
-    {"bf.info", "Invalid information", {"BF.INFO f ?"}},
+    {"bf.info", "Invalid information", {"BF.INFO f ?", "BF.INFO v ?"}},
     {"bf.import", "unknown option", {"BF.IMPORT new file ?", "BF.IMPORT new file ? 5"}},
     {"bf.reserve", "LAYOUT takes", {"BF.RESERVE new 0.01 100 LAYOUT ?"}},
     {"bf.reserve", "WINDOW takes", {"BF.RESERVE new 0.01 100 WINDOW ? 5"}},
@@ -36,7 +36,7 @@ static const struct probe {
 
 #define PROBES (sizeof(probes) / sizeof(probes[0]))
 
-static const char *const sources[] = {"bf/bf_request.c", "server/commands/filters/cmd_bf_info.c"};
+static const char *const sources[] = {"bf/bf_request.c", "bf/bf_valkey.c", "server/commands/filters/cmd_bf_info.c"};
 
 /* ---- words: commands take them in any case ---- */
 
@@ -133,6 +133,7 @@ Test(options, command_docs_names_every_option_of_every_bf_command)
     const struct command *row;
     harness_init(&h);
     harness_call(&h, NULL, "BF.RESERVE", "f", "0.01", "100", NULL);
+    harness_call(&h, NULL, "BF.RESERVE", "v", "0.01", "100", "LAYOUT", "valkey", NULL);
     for (size_t i = 0; i < sizeof(sources) / sizeof(sources[0]); i++)
         add_source_words(&all, sources[i]);
     for (size_t i = 0; (row = command_row(i)); i++) {

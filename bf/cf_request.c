@@ -40,9 +40,15 @@ static bool read_option(const struct bf_args *args, const char *word, size_t fro
     return true;
 }
 
-static bool capacity_is_possible(int64_t capacity, unsigned bucket_size)
+/* `least_text` is how the error names the lowest capacity. */
+static bool take_capacity(int64_t capacity, unsigned least, const char *least_text, struct cuckoo_numbers *out,
+                          struct errbuf *error)
 {
-    return capacity >= (int64_t)bucket_size * 2 && capacity <= (int64_t)CUCKOO_MAX_CAPACITY;
+    if (capacity < (int64_t)least || capacity > (int64_t)CUCKOO_MAX_CAPACITY)
+        return errbuf_fail(error, false, "Capacity must be in the range [%s, %llu]", least_text,
+                           (unsigned long long)CUCKOO_MAX_CAPACITY);
+    out->capacity = (uint64_t)capacity;
+    return true;
 }
 
 /* The capacity is word `at`. */
@@ -62,11 +68,7 @@ static bool read_numbers(const struct bf_args *args, size_t at, const struct cuc
         !read_option(args, "BUCKETSIZE", from, 1, CUCKOO_MAX_BUCKET_SIZE, &out->bucket_size, error) ||
         !read_option(args, "EXPANSION", from, 0, BLOOM_MAX_EXPANSION, &out->expansion, error))
         return false;
-    if (!capacity_is_possible(capacity, out->bucket_size))
-        return errbuf_fail(error, false, "Capacity must be in the range [2 * BUCKETSIZE, %llu]",
-                           (unsigned long long)CUCKOO_MAX_CAPACITY);
-    out->capacity = (uint64_t)capacity;
-    return true;
+    return take_capacity(capacity, 2 * out->bucket_size, "2 * BUCKETSIZE", out, error);
 }
 
 /* ---- our layout ---- */
@@ -91,18 +93,6 @@ static bool read_rate(struct slice value, double *out, struct errbuf *error)
                        lowest);
 }
 
-static bool read_rate_capacity(struct slice value, struct cuckoo_numbers *out, struct errbuf *error)
-{
-    int64_t capacity;
-    if (!slice_to_int64(value, &capacity))
-        return bf_refuse(error, "Bad capacity");
-    if (capacity < 1 || capacity > (int64_t)CUCKOO_MAX_CAPACITY)
-        return errbuf_fail(error, false, "Capacity must be in the range [1, %llu]",
-                           (unsigned long long)CUCKOO_MAX_CAPACITY);
-    out->capacity = (uint64_t)capacity;
-    return true;
-}
-
 /* The numbers of our layout that a command may leave out. */
 static struct cuckoo_numbers rate_defaults(const struct cuckoo_numbers *defaults, bool keyed)
 {
@@ -122,6 +112,7 @@ static struct cuckoo_numbers rate_defaults(const struct cuckoo_numbers *defaults
 static bool read_rated(const struct bf_args *args, size_t at, const struct cuckoo_numbers *defaults,
                        struct cuckoo_numbers *out, int64_t *items_out, struct errbuf *error)
 {
+    int64_t capacity;
     *out = rate_defaults(defaults, has_word(args, at + 1, "KEYED"));
     for (size_t i = at + 1; i < args->argc; i++) {
         struct slice word = bf_arg(args, i);
@@ -141,7 +132,9 @@ static bool read_rated(const struct bf_args *args, size_t at, const struct cucko
             return bf_refuse(error, "ERR ITEMS must be a whole number of at least 1");
         i++;
     }
-    return read_rate_capacity(bf_arg(args, at), out, error) &&
+    if (!slice_to_int64(bf_arg(args, at), &capacity))
+        return bf_refuse(error, "Bad capacity");
+    return take_capacity(capacity, 1, "1", out, error) &&
            read_option(args, "MAXITERATIONS", at + 1, 1, CUCKOO_MAX_ITERATIONS, &out->iterations, error) &&
            read_option(args, "EXPANSION", at + 1, 0, BLOOM_MAX_EXPANSION, &out->expansion, error);
 }
@@ -191,20 +184,6 @@ static char letter_of(struct slice word)
     return (char)(word.len == 0 ? 0 : word.ptr[0] | 0x20);
 }
 
-static bool read_insert_capacity(struct slice word, struct cuckoo_numbers *numbers, bool rated, struct errbuf *error)
-{
-    int64_t capacity;
-    if (rated)
-        return read_rate_capacity(word, numbers, error);
-    if (!slice_to_int64(word, &capacity))
-        return bf_refuse(error, "Bad capacity");
-    if (!capacity_is_possible(capacity, numbers->bucket_size))
-        return errbuf_fail(error, false, "Capacity must be in the range [cf-bucket-size * 2, %llu]",
-                           (unsigned long long)CUCKOO_MAX_CAPACITY);
-    numbers->capacity = (uint64_t)capacity;
-    return true;
-}
-
 /* The number of words of the option at word i of CF.INSERT. */
 static size_t insert_words(const struct bf_args *args, size_t i)
 {
@@ -224,6 +203,7 @@ bool cf_read_insert(const struct bf_args *args, const struct cuckoo_numbers *def
                     struct errbuf *error)
 {
     bool rated = insert_has(args, "ERROR");
+    int64_t capacity;
     if (!rated && insert_has(args, "KEYED"))
         return bf_refuse(error, CF_KEYED_NO_RATE);
     *out = (struct cf_insert){.numbers = rated ? rate_defaults(defaults, insert_has(args, "KEYED")) : *defaults};
@@ -245,7 +225,10 @@ bool cf_read_insert(const struct bf_args *args, const struct cuckoo_numbers *def
         case 'c':
             if (++i == args->argc)
                 return bf_wrong_arity(args, error);
-            if (!read_insert_capacity(bf_arg(args, i), &out->numbers, rated, error))
+            if (!slice_to_int64(bf_arg(args, i), &capacity))
+                return bf_refuse(error, "Bad capacity");
+            if (!take_capacity(capacity, rated ? 1 : 2 * out->numbers.bucket_size, rated ? "1" : "cf-bucket-size * 2",
+                               &out->numbers, error))
                 return false;
             break;
         case 'n':

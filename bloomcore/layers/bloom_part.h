@@ -63,7 +63,6 @@ enum bloom_add bloom_window_add(struct bloom_filter *filter, const struct bloom_
                                 const struct bloom_journal *journal, struct errbuf *err);
 
 bool bloom_window_is_small(const struct bloom_layer *layer); /* BLOOM_WINDOW_SMALL_BYTES */
-void bloom_empty_words(_Atomic uint64_t *words, uint64_t nwords);
 
 /* Of twins: the count of each layer of the younger one is at least that of a layer that it gets from the older one. */
 void bloom_window_raise_counts(struct bloom_filter *younger, const struct bloom_filter *older);

@@ -146,7 +146,7 @@ void bloom_window_state(const struct bloom_filter *filter, struct bloom_window_s
 
 /* ---- emptying ---- */
 
-void bloom_empty_words(_Atomic uint64_t *words, uint64_t nwords)
+static void empty_words(_Atomic uint64_t *words, uint64_t nwords)
 {
     for (uint64_t i = 0; i < nwords; i++) {
         if (atomic_load_explicit(&words[i], memory_order_relaxed))
@@ -162,8 +162,8 @@ static void empty_piece(char *start, char *end, bool mapped)
 
     if (!mapped || first >= last || madvise(first, (size_t)(last - first), MADV_DONTNEED) != 0)
         first = last = end;
-    bloom_empty_words((_Atomic uint64_t *)(void *)start, (uint64_t)(first - start) / 8);
-    bloom_empty_words((_Atomic uint64_t *)(void *)last, (uint64_t)(end - last) / 8);
+    empty_words((_Atomic uint64_t *)(void *)start, (uint64_t)(first - start) / 8);
+    empty_words((_Atomic uint64_t *)(void *)last, (uint64_t)(end - last) / 8);
 }
 
 /* Under the filter's lock for each piece: a page that moves meanwhile (bloom_settle.c) is copied whole, or not. */
@@ -529,7 +529,7 @@ bool bloom_window_clean_piece(struct bloom_filter *filter)
     uint64_t nwords = bloom_geometry_nwords(layer->geometry), from = window->emptied;
     uint64_t to = nwords - from > PIECE / 8 ? from + PIECE / 8 : nwords;
 
-    bloom_empty_words(bloom_layer_words(layer) + from, to - from);
+    empty_words(bloom_layer_words(layer) + from, to - from);
     window->emptied = to;
     if (to == nwords) {
         atomic_store_explicit(&bloom_layer_part(layer)->state, PART_FREE, memory_order_relaxed);

@@ -5,52 +5,18 @@
 #include <string.h>
 #include <strings.h>
 
-static const struct {
-    const char *name;
-    int (*read)(const struct cql_text *text, struct cql_bytes *out, struct errbuf *err);
-    bool may_be_empty; /* as a column of a composite */
-} types[] = {
-    {"text", cql_read_text, true},
-    {"varchar", cql_read_text, true},
-    {"ascii", cql_read_ascii, true},
-    {"blob", cql_read_blob, true},
-    {"int", cql_read_int, false},
-    {"bigint", cql_read_bigint, false},
-    {"smallint", cql_read_smallint, false},
-    {"tinyint", cql_read_tinyint, false},
-    {"varint", cql_read_varint, false},
-    {"decimal", cql_read_decimal, false},
-    {"uuid", cql_read_uuid, false},
-    {"timeuuid", cql_read_timeuuid, false},
-    {"boolean", cql_read_boolean, false},
-    {"inet", cql_read_inet, false},
-    {"float", cql_read_float, false},
-    {"double", cql_read_double, false},
-    {"timestamp", cql_read_timestamp, false},
-    {"date", cql_read_date, false},
-    {"time", cql_read_time, false},
-};
-
-#define NTYPES (sizeof(types) / sizeof(types[0]))
-
 static const char composite_begin[] = "composite(";
 
-static bool is_composite(const char *text, size_t len)
-{
-    return len >= sizeof(composite_begin) - 1 && strncasecmp(text, composite_begin, sizeof(composite_begin) - 1) == 0;
-}
-
-/* The type that a text begins with, and the length of its name; NTYPES if there is none. */
-static size_t find_type(const char *text, size_t len, size_t *name_len_out)
+/* The type that a text begins with, and the length of its name; NULL if there is none. */
+static const struct cql_type *find_type(const char *text, size_t len, size_t *name_len_out)
 {
     const char *colon = memchr(text, ':', len);
-    size_t i = 0;
+    const struct cql_type *type = cql_types;
 
     *name_len_out = colon ? (size_t)(colon - text) : len;
-    while (i < NTYPES &&
-           (!colon || strlen(types[i].name) != *name_len_out || strncasecmp(text, types[i].name, *name_len_out) != 0))
-        i++;
-    return i;
+    while (type->name && (strlen(type->name) != *name_len_out || strncasecmp(text, type->name, *name_len_out) != 0))
+        type++;
+    return colon && type->name ? type : NULL;
 }
 
 static int refuse_type(const char *text, size_t len, size_t name_len, struct errbuf *err)
@@ -98,13 +64,13 @@ static int unquote(const char *text, size_t len, size_t *at, unsigned char *plai
 static int read_component(const char *text, size_t len, size_t *at, struct cql_bytes *out, struct errbuf *err)
 {
     unsigned char plain[CQL_KEY_MAX];
-    struct cql_text value;
+    struct slice value;
     size_t name_len;
 
     while (*at < len && text[*at] == ' ')
         ++*at;
-    size_t type = find_type(text + *at, bare_end(text, *at, len) - *at, &name_len);
-    if (type == NTYPES)
+    const struct cql_type *type = find_type(text + *at, bare_end(text, *at, len) - *at, &name_len);
+    if (!type)
         return refuse_type(text + *at, bare_end(text, *at, len) - *at, name_len, err);
     *at += name_len + 1;
     if (*at < len && text[*at] == '\'') {
@@ -114,14 +80,14 @@ static int read_component(const char *text, size_t len, size_t *at, struct cql_b
             return CQL_KEY_REFUSED;
     } else {
         size_t end = bare_end(text, *at, len);
-        value = (struct cql_text){text + *at, end - *at};
+        value = (struct slice){text + *at, end - *at};
         *at = end;
         if (memchr(value.ptr, '\'', value.len) || memchr(value.ptr, '(', value.len))
             return errbuf_fail(err, CQL_KEY_REFUSED, "a column with one of , ( ) ' needs quotes: text:'it''s'");
     }
-    if (value.len == 0 && types[type].may_be_empty)
+    if (value.len == 0 && type->may_be_empty)
         return CQL_KEY_OK;
-    return types[type].read(&value, out, err);
+    return type->read(&value, out, err);
 }
 
 /* Each column has its length in 16 bits before it, and a zero after it, the last one too. */
@@ -160,18 +126,18 @@ int cql_key_parse(const char *text, size_t len, unsigned char key_out[CQL_KEY_MA
     size_t name_len;
     int rc;
 
-    if (len > 0 && is_composite(text, len)) {
+    if (len > 0 && len >= strlen(composite_begin) && strncasecmp(text, composite_begin, strlen(composite_begin)) == 0) {
         rc = read_composite(text, len, &out, err);
     } else {
-        size_t type = len > 0 ? find_type(text, len, &name_len) : NTYPES;
-        if (type == NTYPES)
+        const struct cql_type *type = len > 0 ? find_type(text, len, &name_len) : NULL;
+        if (!type)
             return refuse_type(text, len, len > 0 ? name_len : 0, err);
-        const struct cql_text value = {text + name_len + 1, len - name_len - 1};
+        const struct slice value = {text + name_len + 1, len - name_len - 1};
         if (value.len == 0)
             return errbuf_fail(err, CQL_KEY_REFUSED,
                                "the value of the key is missing after '%.*s:'; a partition key is never empty",
                                (int)name_len, text);
-        rc = types[type].read(&value, &out, err);
+        rc = type->read(&value, &out, err);
     }
     if (rc != CQL_KEY_OK)
         return rc;

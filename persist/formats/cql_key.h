@@ -28,6 +28,7 @@
 #include <stdint.h>
 
 #include "errbuf.h"
+#include "slice.h"
 
 #define CQL_KEY_MAX        65535 /* both databases keep a partition key's length in 16 bits */
 #define CQL_KEY_DIGITS     4096  /* of a varint or decimal: turning digits into bytes takes time by their square */
@@ -45,15 +46,6 @@ int cql_key_parse(const char *text, size_t len, unsigned char key_out[CQL_KEY_MA
 
 /* ---- values (cql_value.c) ---- */
 
-/* The value of each CQL type, from its text to its bytes. Internal to cql_key.
- *
- * Each function appends the bytes of the value, or refuses the text with a reason. */
-
-struct cql_text {
-    const char *ptr;
-    size_t len;
-};
-
 /* The key so far; `ptr` has room for CQL_KEY_MAX bytes. */
 struct cql_bytes {
     unsigned char *ptr;
@@ -62,23 +54,13 @@ struct cql_bytes {
 
 int cql_put(struct cql_bytes *out, const void *bytes, size_t len, struct errbuf *err);
 
-int cql_read_text(const struct cql_text *text, struct cql_bytes *out, struct errbuf *err);
-int cql_read_ascii(const struct cql_text *text, struct cql_bytes *out, struct errbuf *err);
-int cql_read_blob(const struct cql_text *text, struct cql_bytes *out, struct errbuf *err);
-int cql_read_int(const struct cql_text *text, struct cql_bytes *out, struct errbuf *err);
-int cql_read_bigint(const struct cql_text *text, struct cql_bytes *out, struct errbuf *err);
-int cql_read_smallint(const struct cql_text *text, struct cql_bytes *out, struct errbuf *err);
-int cql_read_tinyint(const struct cql_text *text, struct cql_bytes *out, struct errbuf *err);
-int cql_read_varint(const struct cql_text *text, struct cql_bytes *out, struct errbuf *err);
-int cql_read_decimal(const struct cql_text *text, struct cql_bytes *out, struct errbuf *err);
-int cql_read_uuid(const struct cql_text *text, struct cql_bytes *out, struct errbuf *err);
-int cql_read_timeuuid(const struct cql_text *text, struct cql_bytes *out, struct errbuf *err);
-int cql_read_boolean(const struct cql_text *text, struct cql_bytes *out, struct errbuf *err);
-int cql_read_inet(const struct cql_text *text, struct cql_bytes *out, struct errbuf *err);
-int cql_read_float(const struct cql_text *text, struct cql_bytes *out, struct errbuf *err);
-int cql_read_double(const struct cql_text *text, struct cql_bytes *out, struct errbuf *err);
-int cql_read_timestamp(const struct cql_text *text, struct cql_bytes *out, struct errbuf *err);
-int cql_read_date(const struct cql_text *text, struct cql_bytes *out, struct errbuf *err);
-int cql_read_time(const struct cql_text *text, struct cql_bytes *out, struct errbuf *err);
+/* The types. Each appends the bytes of a value, or refuses its text with a reason. Internal to cql_key. */
+struct cql_type {
+    const char *name; /* NULL: the end of the list */
+    int (*read)(const struct slice *text, struct cql_bytes *out, struct errbuf *err);
+    bool may_be_empty; /* as a column of a composite */
+};
+
+extern const struct cql_type cql_types[];
 
 #endif

@@ -25,7 +25,7 @@ int cql_put(struct cql_bytes *out, const void *bytes, size_t len, struct errbuf 
 }
 
 /* Refuses: "'<text>' is not <right>". Returns CQL_KEY_REFUSED. */
-static int cql_wrong(const struct cql_text *text, const char *right, struct errbuf *err)
+static int cql_wrong(const struct slice *text, const char *right, struct errbuf *err)
 {
     return errbuf_fail(err, CQL_KEY_REFUSED, "'%.*s%s' is not %s", (int)(text->len < SHOWN ? text->len : SHOWN),
                        text->ptr, text->len > SHOWN ? "..." : "", right);
@@ -43,7 +43,7 @@ static int cql_put_be(struct cql_bytes *out, uint64_t value, unsigned nbytes, st
 
 /* ---- bytes ---- */
 
-int cql_read_text(const struct cql_text *text, struct cql_bytes *out, struct errbuf *err)
+static int read_text(const struct slice *text, struct cql_bytes *out, struct errbuf *err)
 {
     for (size_t i = 0, n; i < text->len; i += n) {
         n = utf8_char(text->ptr + i, text->len - i);
@@ -55,7 +55,7 @@ int cql_read_text(const struct cql_text *text, struct cql_bytes *out, struct err
     return cql_put(out, text->ptr, text->len, err);
 }
 
-int cql_read_ascii(const struct cql_text *text, struct cql_bytes *out, struct errbuf *err)
+static int read_ascii(const struct slice *text, struct cql_bytes *out, struct errbuf *err)
 {
     for (size_t i = 0; i < text->len; i++) {
         if ((unsigned char)text->ptr[i] > 127)
@@ -64,7 +64,7 @@ int cql_read_ascii(const struct cql_text *text, struct cql_bytes *out, struct er
     return cql_put(out, text->ptr, text->len, err);
 }
 
-int cql_read_blob(const struct cql_text *text, struct cql_bytes *out, struct errbuf *err)
+static int read_blob(const struct slice *text, struct cql_bytes *out, struct errbuf *err)
 {
     bool good = text->len >= 2 && text->len % 2 == 0 && text->ptr[0] == '0' && (text->ptr[1] | 0x20) == 'x';
 
@@ -80,7 +80,7 @@ int cql_read_blob(const struct cql_text *text, struct cql_bytes *out, struct err
 
 /* ---- identifiers, addresses, booleans ---- */
 
-static int read_uuid(const struct cql_text *text, unsigned char uuid[16])
+static int parse_uuid(const struct slice *text, unsigned char uuid[16])
 {
     static const char form[] = "xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx";
     unsigned n = 0;
@@ -99,30 +99,30 @@ static int read_uuid(const struct cql_text *text, unsigned char uuid[16])
     return CQL_KEY_OK;
 }
 
-int cql_read_uuid(const struct cql_text *text, struct cql_bytes *out, struct errbuf *err)
+static int read_uuid(const struct slice *text, struct cql_bytes *out, struct errbuf *err)
 {
     unsigned char uuid[16];
 
-    if (read_uuid(text, uuid) != CQL_KEY_OK)
+    if (parse_uuid(text, uuid) != CQL_KEY_OK)
         return cql_wrong(text, "a UUID, as 123e4567-e89b-12d3-a456-426614174000", err);
     return cql_put(out, uuid, sizeof(uuid), err);
 }
 
-int cql_read_timeuuid(const struct cql_text *text, struct cql_bytes *out, struct errbuf *err)
+static int read_timeuuid(const struct slice *text, struct cql_bytes *out, struct errbuf *err)
 {
     unsigned char uuid[16];
 
-    if (read_uuid(text, uuid) != CQL_KEY_OK || uuid[6] >> 4 != 1)
+    if (parse_uuid(text, uuid) != CQL_KEY_OK || uuid[6] >> 4 != 1)
         return cql_wrong(text, "a UUID of version 1, as 123e4567-e89b-12d3-a456-426614174000", err);
     return cql_put(out, uuid, sizeof(uuid), err);
 }
 
-static bool text_is(const struct cql_text *text, const char *word)
+static bool text_is(const struct slice *text, const char *word)
 {
     return text->len == strlen(word) && strncasecmp(text->ptr, word, text->len) == 0;
 }
 
-int cql_read_boolean(const struct cql_text *text, struct cql_bytes *out, struct errbuf *err)
+static int read_boolean(const struct slice *text, struct cql_bytes *out, struct errbuf *err)
 {
     if (!text_is(text, "true") && !text_is(text, "false"))
         return cql_wrong(text, "true or false", err);
@@ -130,7 +130,7 @@ int cql_read_boolean(const struct cql_text *text, struct cql_bytes *out, struct 
 }
 
 /* An IPv4 address within IPv6 (::ffff:1.2.3.4) is four bytes to Java and sixteen to others. */
-int cql_read_inet(const struct cql_text *text, struct cql_bytes *out, struct errbuf *err)
+static int read_inet(const struct slice *text, struct cql_bytes *out, struct errbuf *err)
 {
     static const unsigned char mapped[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
     char address[INET6_ADDRSTRLEN];
@@ -157,7 +157,7 @@ int cql_read_inet(const struct cql_text *text, struct cql_bytes *out, struct err
 /* ---- integers ---- */
 
 /* Whether the whole text is a number of decimal digits up to `max`. */
-static bool cql_digits(const struct cql_text *text, uint64_t max, uint64_t *value_out)
+static bool cql_digits(const struct slice *text, uint64_t max, uint64_t *value_out)
 {
     uint64_t value = 0;
 
@@ -174,10 +174,10 @@ static bool cql_digits(const struct cql_text *text, uint64_t max, uint64_t *valu
 }
 
 /* Or one with an optional '-' that fits into `nbytes` of two's complement. */
-static bool cql_signed(const struct cql_text *text, unsigned nbytes, uint64_t *value_out)
+static bool cql_signed(const struct slice *text, unsigned nbytes, uint64_t *value_out)
 {
     bool negative = text->len > 0 && text->ptr[0] == '-';
-    const struct cql_text digits = {text->ptr + negative, text->len - negative};
+    const struct slice digits = {text->ptr + negative, text->len - negative};
     uint64_t limit = UINT64_C(1) << (8 * nbytes - 1), value;
 
     if (!cql_digits(&digits, negative ? limit : limit - 1, &value))
@@ -187,7 +187,7 @@ static bool cql_signed(const struct cql_text *text, unsigned nbytes, uint64_t *v
 }
 
 #define INTEGER(type, nbytes, right)                                                                                 \
-    int cql_read_##type(const struct cql_text *text, struct cql_bytes *out, struct errbuf *err)                      \
+    static int read_##type(const struct slice *text, struct cql_bytes *out, struct errbuf *err)                      \
     {                                                                                                                \
         uint64_t value;                                                                                              \
         return cql_signed(text, nbytes, &value) ? cql_put_be(out, value, nbytes, err) : cql_wrong(text, right, err); \
@@ -246,7 +246,7 @@ static int refuse_digits(struct errbuf *err)
                        CQL_KEY_DIGITS);
 }
 
-int cql_read_varint(const struct cql_text *text, struct cql_bytes *out, struct errbuf *err)
+static int read_varint(const struct slice *text, struct cql_bytes *out, struct errbuf *err)
 {
     bool negative = text->len > 0 && text->ptr[0] == '-';
 
@@ -273,7 +273,7 @@ static size_t count_digits(const char *text, size_t len)
     return n;
 }
 
-static bool split_decimal(const struct cql_text *text, struct decimal *parts)
+static bool split_decimal(const struct slice *text, struct decimal *parts)
 {
     const char *at = text->ptr, *end = text->ptr + text->len;
 
@@ -300,7 +300,7 @@ static bool split_decimal(const struct cql_text *text, struct decimal *parts)
 }
 
 /* The digits without the point, and how many of them are behind it: 1.50 is 150 with scale 2, another key than 1.5. */
-int cql_read_decimal(const struct cql_text *text, struct cql_bytes *out, struct errbuf *err)
+static int read_decimal(const struct slice *text, struct cql_bytes *out, struct errbuf *err)
 {
     char digits[CQL_KEY_DIGITS];
     struct decimal parts;
@@ -312,7 +312,7 @@ int cql_read_decimal(const struct cql_text *text, struct cql_bytes *out, struct 
         return refuse_digits(err);
     if (parts.exponent) {
         bool plus = parts.exponent[0] == '+';
-        const struct cql_text number = {parts.exponent + plus, parts.nexponent - plus};
+        const struct slice number = {parts.exponent + plus, parts.nexponent - plus};
         if (!cql_signed(&number, 4, &exponent))
             return cql_wrong(text, "a decimal number whose exponent has 32 bits", err);
     }
@@ -331,8 +331,7 @@ int cql_read_decimal(const struct cql_text *text, struct cql_bytes *out, struct 
 
 /* strtod() would also take hexadecimal numbers and "inf", which CQL has not; split_decimal() refuses them before. NaN
  * has the bits that Java gives it. */
-static int read_double(const struct cql_text *text, bool single, double *value_out, float *single_out,
-                       struct errbuf *err)
+static int parse_double(const struct slice *text, bool single, double *value_out, float *single_out, struct errbuf *err)
 {
     struct decimal parts;
     char number[400];
@@ -353,26 +352,26 @@ static int read_double(const struct cql_text *text, bool single, double *value_o
     return CQL_KEY_OK;
 }
 
-int cql_read_double(const struct cql_text *text, struct cql_bytes *out, struct errbuf *err)
+static int read_double(const struct slice *text, struct cql_bytes *out, struct errbuf *err)
 {
     uint64_t bits = UINT64_C(0x7ff8000000000000);
     double value;
     float ignored;
 
-    if (read_double(text, false, &value, &ignored, err) != CQL_KEY_OK)
+    if (parse_double(text, false, &value, &ignored, err) != CQL_KEY_OK)
         return CQL_KEY_REFUSED;
     if (!isnan(value))
         memcpy(&bits, &value, sizeof(bits));
     return cql_put_be(out, bits, 8, err);
 }
 
-int cql_read_float(const struct cql_text *text, struct cql_bytes *out, struct errbuf *err)
+static int read_float(const struct slice *text, struct cql_bytes *out, struct errbuf *err)
 {
     uint32_t bits = 0x7fc00000;
     double ignored;
     float value;
 
-    if (read_double(text, true, &ignored, &value, err) != CQL_KEY_OK)
+    if (parse_double(text, true, &ignored, &value, err) != CQL_KEY_OK)
         return CQL_KEY_REFUSED;
     if (!isnan(value))
         memcpy(&bits, &value, sizeof(bits));
@@ -403,7 +402,7 @@ static bool skip(struct cursor *cursor, char c)
 /* Exactly n digits, a number from min to max. */
 static bool take(struct cursor *cursor, unsigned n, unsigned min, unsigned max, unsigned *value_out)
 {
-    const struct cql_text digits = {cursor->at, n};
+    const struct slice digits = {cursor->at, n};
     uint64_t value;
 
     if ((size_t)(cursor->end - cursor->at) < n || !cql_digits(&digits, max, &value) || value < min)
@@ -481,7 +480,7 @@ static bool take_zone(struct cursor *cursor, int64_t *minutes_out)
     return true;
 }
 
-int cql_read_timestamp(const struct cql_text *text, struct cql_bytes *out, struct errbuf *err)
+static int read_timestamp(const struct slice *text, struct cql_bytes *out, struct errbuf *err)
 {
     struct cursor cursor = {text->ptr, text->ptr + text->len};
     int64_t days, zone;
@@ -504,7 +503,7 @@ int cql_read_timestamp(const struct cql_text *text, struct cql_bytes *out, struc
     return cql_wrong(text, "a timestamp: milliseconds since 1970, or as 2023-11-14T22:13:20.000Z", err);
 }
 
-int cql_read_date(const struct cql_text *text, struct cql_bytes *out, struct errbuf *err)
+static int read_date(const struct slice *text, struct cql_bytes *out, struct errbuf *err)
 {
     struct cursor cursor = {text->ptr, text->ptr + text->len};
     uint64_t number;
@@ -517,7 +516,7 @@ int cql_read_date(const struct cql_text *text, struct cql_bytes *out, struct err
     return cql_put_be(out, (uint64_t)(days + (INT64_C(1) << 31)), 4, err);
 }
 
-int cql_read_time(const struct cql_text *text, struct cql_bytes *out, struct errbuf *err)
+static int read_time(const struct slice *text, struct cql_bytes *out, struct errbuf *err)
 {
     struct cursor cursor = {text->ptr, text->ptr + text->len};
     uint64_t ns;
@@ -526,3 +525,26 @@ int cql_read_time(const struct cql_text *text, struct cql_bytes *out, struct err
         return cql_wrong(text, "a time of the day, as 12:30:00.5, or its nanoseconds", err);
     return cql_put_be(out, ns, 8, err);
 }
+
+const struct cql_type cql_types[] = {
+    {"text", read_text, true},
+    {"varchar", read_text, true},
+    {"ascii", read_ascii, true},
+    {"blob", read_blob, true},
+    {"int", read_int, false},
+    {"bigint", read_bigint, false},
+    {"smallint", read_smallint, false},
+    {"tinyint", read_tinyint, false},
+    {"varint", read_varint, false},
+    {"decimal", read_decimal, false},
+    {"uuid", read_uuid, false},
+    {"timeuuid", read_timeuuid, false},
+    {"boolean", read_boolean, false},
+    {"inet", read_inet, false},
+    {"float", read_float, false},
+    {"double", read_double, false},
+    {"timestamp", read_timestamp, false},
+    {"date", read_date, false},
+    {"time", read_time, false},
+    {NULL, NULL, false},
+};

@@ -27,12 +27,12 @@ static const struct version bti_versions[] = {
     {"bb", BLOOM_NA}, {"ca", BLOOM_NA}, {"cb", BLOOM_NA}, {"cc", BLOOM_NA}, {"da", BLOOM_NA}, {NULL, BLOOM_NA},
 };
 
-static bool part_is(struct sstable_part part, const char *text)
+static bool part_is(struct slice part, const char *text)
 {
-    return part.len == strlen(text) && memcmp(part.ptr, text, part.len) == 0;
+    return slice_equal(part, slice_of(text));
 }
 
-static bool part_is_version(struct sstable_part part)
+static bool part_is_version(struct slice part)
 {
     if (part.len < 1 || part.len > 2)
         return false;
@@ -44,7 +44,7 @@ static bool part_is_version(struct sstable_part part)
 }
 
 /* A generation is a number, or since Cassandra 4.1 an identifier of letters, digits and underscores. */
-static bool part_is_generation(struct sstable_part part)
+static bool part_is_generation(struct slice part)
 {
     for (size_t i = 0; i < part.len; i++) {
         if (!isalnum((unsigned char)part.ptr[i]) && part.ptr[i] != '_')
@@ -54,19 +54,19 @@ static bool part_is_generation(struct sstable_part part)
 }
 
 /* The part of [begin, end) after the last `separator`. */
-static struct sstable_part last_part(const char *begin, const char *end, char separator)
+static struct slice last_part(const char *begin, const char *end, char separator)
 {
     const char *p = end;
 
     while (p > begin && p[-1] != separator)
         p--;
-    return (struct sstable_part){p, (size_t)(end - p)};
+    return (struct slice){p, (size_t)(end - p)};
 }
 
 /* Takes the last part off [begin, *end) with the separator before it. An empty part when there is none left. */
-static struct sstable_part take_last(const char *begin, const char **end, char separator)
+static struct slice take_last(const char *begin, const char **end, char separator)
 {
-    struct sstable_part part = last_part(begin, *end, separator);
+    struct slice part = last_part(begin, *end, separator);
 
     *end = part.ptr > begin ? part.ptr - 1 : begin;
     return part;
@@ -77,18 +77,18 @@ static struct sstable_part take_last(const char *begin, const char **end, char s
 /* Names before 2.2: "<keyspace>-<table>[.<index>]" before the version. Names of keyspaces and tables have no dash. */
 static bool split_owner(const char *begin, const char *end, struct sstable_name *name)
 {
-    struct sstable_part table = take_last(begin, &end, '-');
+    struct slice table = take_last(begin, &end, '-');
 
     if (part_is(table, "tmp") || part_is(table, "tmplink")) {
         name->place = SSTABLE_UNSEALED;
         table = take_last(begin, &end, '-');
     }
-    name->keyspace = (struct sstable_part){begin, (size_t)(end - begin)};
+    name->keyspace = (struct slice){begin, (size_t)(end - begin)};
     const char *dot = memchr(table.ptr, '.', table.len);
     name->table = table;
     if (dot) {
         name->table.len = (size_t)(dot - table.ptr);
-        name->index = (struct sstable_part){dot + 1, (size_t)(table.ptr + table.len - dot - 1)};
+        name->index = (struct slice){dot + 1, (size_t)(table.ptr + table.len - dot - 1)};
     }
     return name->table.len > 0 && name->keyspace.len > 0;
 }
@@ -99,7 +99,7 @@ static bool parse_file(const char *file, struct sstable_name *name)
     bool has_format;
 
     name->component = take_last(begin, &end, '-');
-    struct sstable_part last = take_last(begin, &end, '-');
+    struct slice last = take_last(begin, &end, '-');
     name->bti = part_is(last, "bti");
     has_format = name->bti || part_is(last, "big");
     name->generation = has_format ? take_last(begin, &end, '-') : last;
@@ -111,7 +111,7 @@ static bool parse_file(const char *file, struct sstable_name *name)
     /* The format came together with short names: nothing is before the version, except for the mark of a temporary
      * file. */
     if (end > begin) {
-        const struct sstable_part mark = {begin, (size_t)(end - begin)};
+        const struct slice mark = {begin, (size_t)(end - begin)};
         name->place = SSTABLE_UNSEALED;
         return part_is(mark, "tmp") || part_is(mark, "tmplink");
     }
@@ -128,7 +128,7 @@ static const struct {
     {"quarantine", SSTABLE_QUARANTINE}, {"pending_delete", SSTABLE_DELETED},
 };
 
-static bool ends_with(struct sstable_part part, const char *end)
+static bool ends_with(struct slice part, const char *end)
 {
     size_t len = strlen(end);
 
@@ -136,18 +136,18 @@ static bool ends_with(struct sstable_part part, const char *end)
 }
 
 /* The next directory upwards; empty ones ("a//b") and "." are passed over. */
-static struct sstable_part take_directory(const char *begin, const char **end)
+static struct slice take_directory(const char *begin, const char **end)
 {
-    struct sstable_part part;
+    struct slice part;
 
     do {
         part = take_last(begin, end, '/');
     } while (*end > begin && (part.len == 0 || part_is(part, ".")));
-    return part_is(part, ".") ? (struct sstable_part){part.ptr, 0} : part;
+    return part_is(part, ".") ? (struct slice){part.ptr, 0} : part;
 }
 
 /* "-" and 32 hexadecimal digits, or a UUID as it is usually written. */
-static size_t table_id_length(struct sstable_part directory)
+static size_t table_id_length(struct slice directory)
 {
     static const size_t lengths[] = {32, 36};
 
@@ -166,35 +166,29 @@ static size_t table_id_length(struct sstable_part directory)
     return 0;
 }
 
-static bool parts_equal(struct sstable_part a, struct sstable_part b)
-{
-    return a.len == b.len && memcmp(a.ptr, b.ptr, a.len) == 0;
-}
-
 /* Whether snapshots/<directory> is a snapshot, and not a table of a keyspace named snapshots: a snapshot is inside a
  * table's directory. [begin, end) is the path before snapshots/. Without an id, names of before 2.2 tell the owner. In
  * other cases it counts as a snapshot. */
-static bool is_snapshot(struct sstable_part directory, const char *begin, const char *end,
-                        const struct sstable_name *name)
+static bool is_snapshot(struct slice directory, const char *begin, const char *end, const struct sstable_name *name)
 {
-    struct sstable_part above = take_directory(begin, &end);
+    struct slice above = take_directory(begin, &end);
 
     if (table_id_length(above) > 0)
         return true;
     if (table_id_length(directory) > 0)
         return false;
-    return !part_is(name->keyspace, "snapshots") || !parts_equal(directory, name->table) ||
-           parts_equal(above, name->table);
+    return !part_is(name->keyspace, "snapshots") || !slice_equal(directory, name->table) ||
+           slice_equal(above, name->table);
 }
 
 /* The state that a directory between the table's directory and the file stands for; false: it is the table's
  * directory. */
-static bool take_place(struct sstable_part directory, const char *begin, const char **end, struct sstable_name *name)
+static bool take_place(struct slice directory, const char *begin, const char **end, struct sstable_name *name)
 {
     const char *above = *end;
 
     if (directory.len > 1 && directory.ptr[0] == '.' && directory.ptr[1] != '.') {
-        name->index = (struct sstable_part){directory.ptr + 1, directory.len - 1};
+        name->index = (struct slice){directory.ptr + 1, directory.len - 1};
         return true;
     }
     if (ends_with(directory, ".sstable")) {
@@ -220,19 +214,19 @@ static bool take_place(struct sstable_part directory, const char *begin, const c
 
 static void parse_directories(const char *begin, const char *end, struct sstable_name *name)
 {
-    struct sstable_part directory = take_directory(begin, &end);
+    struct slice directory = take_directory(begin, &end);
 
     while (directory.len > 0 && take_place(directory, begin, &end, name))
         directory = take_directory(begin, &end);
     size_t id = table_id_length(directory);
     if (id > 0) {
-        name->table_id = (struct sstable_part){directory.ptr + directory.len - id, id};
+        name->table_id = (struct slice){directory.ptr + directory.len - id, id};
         directory.len -= id + 1;
     }
     if (name->table.len > 0 || part_is(directory, ".."))
         return; /* the file's name has keyspace and table */
     name->table = directory;
-    struct sstable_part keyspace = take_directory(begin, &end);
+    struct slice keyspace = take_directory(begin, &end);
     if (!part_is(keyspace, ".."))
         name->keyspace = keyspace;
 }

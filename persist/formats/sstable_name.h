@@ -20,12 +20,7 @@
 
 #include "bloom_filter.h"
 #include "errbuf.h"
-
-/* A part of the path, which it points into; `len` 0: the path does not say. */
-struct sstable_part {
-    const char *ptr;
-    size_t len;
-};
+#include "slice.h"
 
 enum sstable_place {
     SSTABLE_LIVE = 0,
@@ -38,15 +33,16 @@ enum sstable_place {
     SSTABLE_UNSEALED,   /* being written */
 };
 
+/* The parts of a path, which they point into; `len` 0: the path does not say. */
 struct sstable_name {
-    struct sstable_part keyspace, table;
-    struct sstable_part table_id; /* of the directory, with or without dashes */
-    struct sstable_part index;    /* of a secondary index */
-    struct sstable_part snapshot; /* the tag */
-    struct sstable_part version;  /* "nb" */
-    struct sstable_part generation;
-    struct sstable_part component; /* "Filter.db" */
-    bool bti;                      /* trie-indexed; otherwise big, which names before 2.2 do not mention */
+    struct slice keyspace, table;
+    struct slice table_id; /* of the directory, with or without dashes */
+    struct slice index;    /* of a secondary index */
+    struct slice snapshot; /* the tag */
+    struct slice version;  /* "nb" */
+    struct slice generation;
+    struct slice component; /* "Filter.db" */
+    bool bti;               /* trie-indexed; otherwise big, which names before 2.2 do not mention */
     enum sstable_place place;
 };
 

@@ -130,24 +130,20 @@ static void take_requested_rate(struct counted_table *table, const struct table 
 
 /* ---- tables ---- */
 
-static bool is_text(const char *text, struct sstable_part part)
-{
-    return strlen(text) == part.len && memcmp(text, part.ptr ? part.ptr : "", part.len) == 0;
-}
-
 /* The table of the file's directory, added if it is new. NULL: no memory. */
 static struct counted_table *table_for(struct advise *advise, const struct table *files)
 {
     const char *slash = strrchr(files->path, '/');
-    struct sstable_part directory = {slash ? files->path : ".", slash ? (size_t)(slash - files->path) : 1};
-    struct sstable_part name = files->name.table, keyspace = files->name.keyspace;
+    struct slice directory = {slash ? files->path : ".", slash ? (size_t)(slash - files->path) : 1};
+    struct slice name = files->name.table, keyspace = files->name.keyspace;
     if (name.len == 0) { /* the path has no table: use the directory */
         const char *last = memrchr(directory.ptr, '/', directory.len);
         name.ptr = last ? last + 1 : directory.ptr;
         name.len = directory.len - (size_t)(name.ptr - directory.ptr);
     }
     for (size_t i = advise->n; i-- > 0;) { /* a walk comes by directories: it is nearly always the last one */
-        if (is_text(advise->tables[i].directory, directory) && is_text(advise->tables[i].name, name))
+        if (slice_equal(slice_of(advise->tables[i].directory), directory) &&
+            slice_equal(slice_of(advise->tables[i].name), name))
             return &advise->tables[i];
     }
     if (GROW(advise->tables, advise->n, advise->size) != 0)

@@ -111,11 +111,6 @@ static struct slice find_keys_text(const struct find_keys *keys, size_t i)
     return (struct slice){buf_head(&keys->text) + from, keys->ends[i] - from};
 }
 
-static struct slice slice_of_part(struct sstable_part part)
-{
-    return (struct slice){part.ptr, part.len};
-}
-
 static void write_line(const struct find_report *report, struct slice text, struct slice place)
 {
     if (report->name_keys) {
@@ -138,9 +133,9 @@ void find_report_key(struct find_report *report, size_t key, const struct find_p
         json_bytes(json, "key", text);
         json_bytes(json, place->sstable ? "file" : "name", place->shown);
         if (place->sstable) {
-            json_bytes(json, "keyspace", slice_of_part(place->sstable->keyspace));
-            json_bytes(json, "table", slice_of_part(place->sstable->table));
-            json_bytes(json, "generation", slice_of_part(place->sstable->generation));
+            json_bytes(json, "keyspace", place->sstable->keyspace);
+            json_bytes(json, "table", place->sstable->table);
+            json_bytes(json, "generation", place->sstable->generation);
         }
         json_str(json, "filter", filter);
         json_end(json, '}');

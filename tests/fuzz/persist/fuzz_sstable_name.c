@@ -8,15 +8,10 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static void check_part(const char *path, size_t size, struct sstable_part part)
+static void check_part(const char *path, size_t size, struct slice part)
 {
     CHECK(part.len == 0 || (part.ptr >= path && part.ptr + part.len <= path + size));
     CHECK(part.len == 0 || !memchr(part.ptr, '/', part.len));
-}
-
-static int same(struct sstable_part a, struct sstable_part b)
-{
-    return a.len == b.len && (a.len == 0 || memcmp(a.ptr, b.ptr, a.len) == 0);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -32,16 +27,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     int rc = sstable_name_parse(path, &name, &err);
     CHECK((rc == SSTABLE_OK) == (err.text[0] == '\0'));
     if (rc == SSTABLE_OK) {
-        const struct sstable_part parts[] = {name.keyspace, name.table,   name.table_id,   name.index,
-                                             name.snapshot, name.version, name.generation, name.component};
+        const struct slice parts[] = {name.keyspace, name.table,   name.table_id,   name.index,
+                                      name.snapshot, name.version, name.generation, name.component};
         for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
             check_part(path, strlen(path), parts[i]);
         (void)sstable_is_read(&name);
         (void)sstable_name_variant(&name, &variant, &err);
         CHECK(sstable_sibling(path, &name, "TOC.txt", sibling, size + 16) < size + 16);
         CHECK(sstable_name_parse(sibling, &other, NULL) == SSTABLE_OK);
-        CHECK(same(name.generation, other.generation) && same(name.version, other.version) &&
-              same(name.table, other.table) && same(name.keyspace, other.keyspace) && same(name.index, other.index));
+        CHECK(slice_equal(name.generation, other.generation) && slice_equal(name.version, other.version) &&
+              slice_equal(name.table, other.table) && slice_equal(name.keyspace, other.keyspace) &&
+              slice_equal(name.index, other.index));
         CHECK(other.place == name.place && other.component.len == 7);
     }
     free(path);

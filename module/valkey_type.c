@@ -11,12 +11,7 @@ struct engine_type *valkey_type;
 
 /* ---- saving ---- */
 
-/* Without memory the engine ends, as it does for its own copy of these bytes; or its child that saves. */
-static unsigned char *copy_for_engine(uint64_t len)
-{
-    return engine.Calloc(1, (size_t)len);
-}
-
+/* Without memory for a copy the engine ends, as it does for its own of the same bytes; or its child that saves. */
 static void save(struct engine_io *io, void *at)
 {
     const struct bloom_filter *filter = value_filter(at);
@@ -29,7 +24,7 @@ static void save(struct engine_io *io, void *at)
     engine.SaveUnsigned(io, !numbers.fixed_seed);
     for (unsigned i = 0; i < numbers.nlayers; i++) {
         const struct valkey_layer *layer = &numbers.layers[i];
-        unsigned char *blob = copy_for_engine(VALKEY_BLOB_HEAD + layer->bytes);
+        unsigned char *blob = engine.Calloc(1, (size_t)(VALKEY_BLOB_HEAD + layer->bytes));
         bloom_filter_get_bytes(filter, i, 0, valkey_put_blob(blob, &numbers, i), (size_t)layer->bytes);
         engine.SaveStringBuffer(io, (const char *)blob, (size_t)(VALKEY_BLOB_HEAD + layer->bytes));
         engine.Free(blob);
@@ -44,7 +39,7 @@ static void rewrite(struct engine_io *io, struct engine_string *key, void *at)
     const struct bloom_filter *filter = value_filter(at);
     static struct valkey_filter numbers;
     valkey_describe(filter, &numbers);
-    unsigned char *payload = copy_for_engine(valkey_load_bytes(&numbers));
+    unsigned char *payload = engine.Calloc(1, (size_t)valkey_load_bytes(&numbers));
     size_t len = (size_t)(valkey_write_load(filter, &numbers, payload) - payload);
     engine.EmitAOF(io, names.load, "sb", key, (const char *)payload, len);
     engine.Free(payload);
@@ -85,11 +80,10 @@ static bool put_layer(struct reading *to)
 }
 
 /* The engine has the whole string in memory: its announced length is that of bytes that are there. */
-static int take_bits(void *ctx, const struct valkey_filter *value, unsigned layer, uint64_t offset,
-                     const unsigned char *bytes, size_t len)
+static int take_bits(void *ctx, unsigned layer, uint64_t offset, const unsigned char *bytes, size_t len)
 {
     struct reading *to = ctx;
-    uint64_t all = value->layers[layer].bytes;
+    uint64_t all = to->numbers.layers[layer].bytes;
     if (offset == 0) {
         if (!put_layer(to) || !memory_may_load(to->plan.bytes + all, 2 * all, &to->err))
             return RDB_BAD;

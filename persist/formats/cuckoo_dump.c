@@ -254,12 +254,9 @@ int cuckoo_read_value(struct rdb_reader *reader, uint64_t type, cuckoo_make_fn *
 
 bool cuckoo_is_dump(const void *data, size_t len)
 {
-    struct errbuf err = {""};
-    struct rdb_reader reader;
-    uint64_t id;
+    uint64_t type = rdb_dump_type(data, len);
 
-    return rdb_is_dump(data, len) && rdb_open_dump(&reader, data, len, &id, &err) == RDB_OK &&
-           (RDB_MODULE_TYPE(id) == CUCKOO_TYPE_ID || RDB_MODULE_TYPE(id) == CUCKOO_OWN_TYPE_ID);
+    return type == CUCKOO_TYPE_ID || type == CUCKOO_OWN_TYPE_ID;
 }
 
 static int give_filter(void *ctx, const struct dump_plan *plan, unsigned layer, struct bloom_filter **filter_out)

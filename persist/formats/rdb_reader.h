@@ -181,10 +181,16 @@ int rdb_module_copy(struct rdb_reader *reader, unsigned char *buf, size_t max, u
 
 int rdb_module_end(struct rdb_reader *reader) __attribute__((warn_unused_result));
 
+/* Takes bytes of the bits of a layer of a filter in a value, from `offset` on. 0, or a status to pass on. */
+typedef int rdb_bits_fn(void *ctx, unsigned layer, uint64_t offset, const unsigned char *bytes, size_t len);
+
 /* ---- the result of DUMP ---- */
 
 /* Whether this has the checksum of a DUMP of Redis, which zero bytes behind it do not change (rdb_close_dump()). */
 bool rdb_is_dump(const void *data, size_t len);
+
+/* The module type of its value, without the encoding version; 0: it is no dump, or the value of no module. */
+uint64_t rdb_dump_type(const void *data, size_t len);
 
 /* Makes a reader of a dump that stands after the type, which is in `id_out`. RDB_BAD also for a value of no module.
  * RDB's version says nothing about the value of a module: any is taken. */

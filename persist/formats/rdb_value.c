@@ -410,6 +410,15 @@ int rdb_open_dump(struct rdb_reader *reader, const void *data, size_t len, uint6
     return errbuf_fail(err, RDB_BAD, "the value is a %s, not a Bloom filter", rdb_type_name(type, false));
 }
 
+uint64_t rdb_dump_type(const void *data, size_t len)
+{
+    struct errbuf err = {""};
+    struct rdb_reader reader;
+    uint64_t id;
+
+    return rdb_is_dump(data, len) && rdb_open_dump(&reader, data, len, &id, &err) == RDB_OK ? RDB_MODULE_TYPE(id) : 0;
+}
+
 int rdb_close_dump(struct rdb_reader *reader)
 {
     bool more = false;

@@ -91,7 +91,7 @@ static int make_plan(const struct redisbloom_filter *value, struct dump_plan *pl
                                                                                                            : DUMP_BAD;
 }
 
-static int read_dump(const void *data, size_t len, struct redisbloom_filter *value, redisbloom_bits_fn *bits, void *ctx,
+static int read_dump(const void *data, size_t len, struct redisbloom_filter *value, rdb_bits_fn *bits, void *ctx,
                      struct errbuf *err)
 {
     struct rdb_reader reader;

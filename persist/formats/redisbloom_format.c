@@ -61,7 +61,7 @@ static int read_head(struct rdb_reader *reader, unsigned encver, struct redisblo
 
 /* The sink of a layer's bits. */
 struct layer_bits {
-    redisbloom_bits_fn *bits;
+    rdb_bits_fn *bits;
     void *ctx;
     unsigned layer;
     uint64_t offset;
@@ -100,8 +100,8 @@ static int read_layer(struct rdb_reader *reader, unsigned encver, struct redisbl
     return rdb_module_unsigned(reader, &layer->count, "size");
 }
 
-int redisbloom_read(struct rdb_reader *reader, unsigned encver, struct redisbloom_filter *value_out,
-                    redisbloom_bits_fn *bits, void *ctx)
+int redisbloom_read(struct rdb_reader *reader, unsigned encver, struct redisbloom_filter *value_out, rdb_bits_fn *bits,
+                    void *ctx)
 {
     uint64_t size = 0;
 

@@ -43,15 +43,12 @@ static inline uint64_t redisbloom_bytes(const struct redisbloom_layer *layer)
 
 /* ---- values ---- */
 
-/* Takes bytes of the bits of a layer, from `offset` on. 0 or -errno. */
-typedef int redisbloom_bits_fn(void *ctx, unsigned layer, uint64_t offset, const unsigned char *bytes, size_t len);
-
 /* Reads a value, from after its type to its end. Then the value has 1 to BLOOM_MAX_LAYERS layers, the bits of each
  * layer are whole bytes of the stated number, and the items of the layers add up to the stated sum. Nothing else is
  * checked. The bits are handed to `bits`, layer by layer in order and each from its beginning on, before the fields
  * after them are read; NULL: they are skipped. */
-int redisbloom_read(struct rdb_reader *reader, unsigned encver, struct redisbloom_filter *value_out,
-                    redisbloom_bits_fn *bits, void *ctx) __attribute__((warn_unused_result));
+int redisbloom_read(struct rdb_reader *reader, unsigned encver, struct redisbloom_filter *value_out, rdb_bits_fn *bits,
+                    void *ctx) __attribute__((warn_unused_result));
 
 /* ---- the result of DUMP ---- */
 

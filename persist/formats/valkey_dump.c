@@ -25,7 +25,7 @@ void valkey_describe(const struct bloom_filter *filter, struct valkey_filter *va
     value_out->expansion = params->expansion;
     value_out->error = params->error_rate;
     value_out->tightening = params->tightening;
-    memcpy(value_out->seed, &params->seed, sizeof(value_out->seed));
+    value_out->seed = params->seed;
     value_out->fixed_seed = bloom_seed_equal(&params->seed, &valkey_fixed_seed);
     value_out->nlayers = bloom_filter_nlayers(filter);
     for (unsigned i = 0; i < value_out->nlayers; i++) {
@@ -71,8 +71,8 @@ int valkey_plan(const struct valkey_filter *value, unsigned nlayers, struct dump
         .expansion = (uint32_t)value->expansion,
         .redisbloom = BLOOM_OPTION_VALKEY,
         .tightening = value->tightening,
+        .seed = value->seed,
     };
-    memcpy(&plan_out->params.seed, value->seed, sizeof(value->seed));
     plan_out->nlayers = nlayers;
     plan_out->bytes = 0;
     plan_out->items = 0;
@@ -161,16 +161,11 @@ unsigned char *valkey_write_load(const struct bloom_filter *filter, const struct
 
 bool valkey_is_dump(const void *data, size_t len)
 {
-    struct errbuf err = {""};
-    struct rdb_reader reader;
-    uint64_t id;
-
-    return rdb_is_dump(data, len) && rdb_open_dump(&reader, data, len, &id, &err) == RDB_OK &&
-           RDB_MODULE_TYPE(id) == VALKEY_TYPE_ID;
+    return rdb_dump_type(data, len) == VALKEY_TYPE_ID;
 }
 
 static int read_value(enum valkey_form form, const void *data, size_t len, struct valkey_filter *value,
-                      valkey_bits_fn *bits, void *ctx, struct errbuf *err)
+                      rdb_bits_fn *bits, void *ctx, struct errbuf *err)
 {
     struct rdb_reader reader;
     uint64_t id;
@@ -192,10 +187,8 @@ int valkey_restore_plan(enum valkey_form form, const void *data, size_t len, str
     return valkey_plan(&value, (unsigned)value.nlayers, plan_out, err);
 }
 
-static int put_bits(void *ctx, const struct valkey_filter *value, unsigned layer, uint64_t offset,
-                    const unsigned char *bytes, size_t len)
+static int put_bits(void *ctx, unsigned layer, uint64_t offset, const unsigned char *bytes, size_t len)
 {
-    (void)value;
     bloom_filter_put_bytes(ctx, layer, offset, bytes, len);
     return 0;
 }

@@ -1,6 +1,5 @@
 #include "valkey_format.h"
 
-#include <float.h>
 #include <string.h>
 
 #include "bloom_size.h"
@@ -44,7 +43,7 @@ static int check_blob(struct valkey_filter *value, unsigned index, const unsigne
                       struct errbuf *err)
 {
     struct valkey_layer *layer = &value->layers[index];
-    const unsigned char *seed = head + VALKEY_BLOB_HEAD - VALKEY_SEED_BYTES;
+    struct bloom_seed seed;
 
     layer->bytes = le64_get(head + 1);
     layer->hashes = le32_get(head + 9);
@@ -54,10 +53,10 @@ static int check_blob(struct valkey_filter *value, unsigned index, const unsigne
         return refuse(err, "length of the bits", layer->bytes);
     if (layer->hashes < 1 || layer->hashes > BLOOM_MAX_HASHES)
         return refuse(err, "number of hashes", layer->hashes);
+    memcpy(&seed, head + VALKEY_BLOB_HEAD - BLOOM_SEED_BYTES, BLOOM_SEED_BYTES);
     if (index == 0)
-        memcpy(value->seed, seed, VALKEY_SEED_BYTES);
-    if (memcmp(seed, value->seed, VALKEY_SEED_BYTES) == 0 &&
-        (!value->fixed_seed || memcmp(seed, &valkey_fixed_seed, VALKEY_SEED_BYTES) == 0))
+        value->seed = seed;
+    if (bloom_seed_equal(&seed, &value->seed) && (!value->fixed_seed || bloom_seed_equal(&seed, &valkey_fixed_seed)))
         return RDB_OK;
     return errbuf_fail(err, RDB_BAD, "seed: it is not that of the filter's %s",
                        index ? "first layer" : "kind, which is fixed");
@@ -79,26 +78,11 @@ static int check_items(const struct valkey_layer *layer, struct errbuf *err)
     return layer->items <= layer->capacity ? RDB_OK : refuse(err, "number of items", layer->items);
 }
 
-/* Of all layers that have been read. */
-static int check_sums(const struct valkey_filter *value, struct errbuf *err)
-{
-    double rate = value->error;
-    uint64_t sum = 0;
-
-    for (uint64_t i = 0; i < value->nlayers; i++) {
-        sum += value->layers[i].capacity;
-        if (sum > INT64_MAX) /* each is below that */
-            return refuse(err, "sum of the capacities", sum);
-        rate *= i ? value->tightening : 1;
-    }
-    return rate > DBL_MIN ? RDB_OK : refuse(err, "number of layers at this tightening ratio", value->nlayers);
-}
-
 /* ---- blobs ---- */
 
 struct blob {
     struct valkey_filter *value;
-    valkey_bits_fn *bits;
+    rdb_bits_fn *bits;
     void *ctx;
     struct errbuf *err;
     uint64_t len; /* RDB_ANY_LENGTH until it is known */
@@ -130,7 +114,7 @@ static int take_blob(void *ctx, const unsigned char *bytes, size_t len)
         len -= n;
     }
     if (len > 0 && blob->bits)
-        TRY(blob->bits(blob->ctx, blob->value, blob->layer, blob->at - VALKEY_BLOB_HEAD, bytes, len));
+        TRY(blob->bits(blob->ctx, blob->layer, blob->at - VALKEY_BLOB_HEAD, bytes, len));
     blob->at += len;
     return RDB_OK;
 }
@@ -165,7 +149,7 @@ static int read_layer(struct rdb_reader *reader, struct blob *blob)
     return check_items(layer, reader->err);
 }
 
-int valkey_read(struct rdb_reader *reader, unsigned encver, struct valkey_filter *value_out, valkey_bits_fn *bits,
+int valkey_read(struct rdb_reader *reader, unsigned encver, struct valkey_filter *value_out, rdb_bits_fn *bits,
                 void *ctx)
 {
     if (encver != VALKEY_ENCVER)
@@ -180,8 +164,7 @@ int valkey_read(struct rdb_reader *reader, unsigned encver, struct valkey_filter
         if (rc != RDB_OK)
             return rc;
     }
-    TRY(rdb_module_end(reader));
-    return check_sums(value_out, reader->err);
+    return rdb_module_end(reader);
 }
 
 /* ---- reading a payload ---- */
@@ -204,7 +187,7 @@ static int read_load_layer(struct blob *blob, const unsigned char **at, uint64_t
     return check_items(layer, blob->err);
 }
 
-int valkey_read_load(const void *data, size_t len, struct valkey_filter *value_out, valkey_bits_fn *bits, void *ctx,
+int valkey_read_load(const void *data, size_t len, struct valkey_filter *value_out, rdb_bits_fn *bits, void *ctx,
                      struct errbuf *err)
 {
     const unsigned char *at = data;
@@ -230,7 +213,7 @@ int valkey_read_load(const void *data, size_t len, struct valkey_filter *value_o
         if (rc != RDB_OK)
             return rc;
     }
-    return check_sums(value_out, err);
+    return RDB_OK;
 }
 
 const char *valkey_load_error(const void *data, size_t len)
@@ -269,8 +252,8 @@ unsigned char *valkey_put_blob(unsigned char *at, const struct valkey_filter *va
     *at++ = BLOB_VERSION;
     at = le64_put(at, value->layers[layer].bytes);
     at = le32_put(at, value->layers[layer].hashes);
-    memcpy(at, value->seed, VALKEY_SEED_BYTES);
-    return at + VALKEY_SEED_BYTES;
+    memcpy(at, &value->seed, BLOOM_SEED_BYTES);
+    return at + BLOOM_SEED_BYTES;
 }
 
 uint64_t valkey_load_bytes(const struct valkey_filter *value)

@@ -24,8 +24,7 @@
 #define VALKEY_TYPE_ID   UINT64_C(0x6e5a2899f96dac00) /* without the encoding version */
 #define VALKEY_ENCVER    1                            /* the only one: 0 was of no release */
 
-#define VALKEY_SEED_BYTES BLOOM_SEED_BYTES
-#define VALKEY_BLOB_HEAD  45 /* bytes before the bits of a layer: version, length, hashes, seed */
+#define VALKEY_BLOB_HEAD 45 /* bytes before the bits of a layer: version, length, hashes, seed */
 
 struct valkey_layer {
     uint64_t capacity; /* items that it is made for, below 2^63 */
@@ -35,30 +34,26 @@ struct valkey_layer {
 };
 
 struct valkey_filter {
-    uint64_t expansion;                    /* 0: a fixed size, and one layer */
-    double error;                          /* of the first layer, in (0, 1) */
-    double tightening;                     /* the error rate of a layer relative to the one before, in (0, 1) */
-    bool fixed_seed;                       /* `seed` is valkey_fixed_seed; otherwise it is random, and secret */
-    unsigned char seed[VALKEY_SEED_BYTES]; /* of all layers */
-    uint64_t nlayers;                      /* 1..BLOOM_MAX_LAYERS */
+    uint64_t expansion;     /* 0: a fixed size, and one layer */
+    double error;           /* of the first layer, in (0, 1) */
+    double tightening;      /* the error rate of a layer relative to the one before, in (0, 1) */
+    bool fixed_seed;        /* `seed` is valkey_fixed_seed; otherwise it is random, and secret */
+    struct bloom_seed seed; /* of all layers */
+    uint64_t nlayers;       /* 1..BLOOM_MAX_LAYERS */
     struct valkey_layer layers[BLOOM_MAX_LAYERS];
 };
 
 /* ---- reading ---- */
 
-/* Takes bytes of the bits of a layer, from `offset` on, in order. When it has the first ones, value->layers[layer] has
- * the number of bytes, which have been announced but not seen, and of hashes; its capacity and items follow the bits.
- * 0, or a status to pass on. */
-typedef int valkey_bits_fn(void *ctx, const struct valkey_filter *value, unsigned layer, uint64_t offset,
-                           const unsigned char *bytes, size_t len);
-
 /* Reads a value, from after its type to its end, all of which then is as stated above, and each capacity is the one
- * before times the expansion. `bits` NULL: the bits are skipped. */
-int valkey_read(struct rdb_reader *reader, unsigned encver, struct valkey_filter *value_out, valkey_bits_fn *bits,
+ * before times the expansion. The bits are handed to `bits` in order; NULL: they are skipped. When it gets the first
+ * ones of a layer, value_out->layers has the layer's number of bytes, which have been announced but not seen, and of
+ * hashes; its capacity and items follow the bits. */
+int valkey_read(struct rdb_reader *reader, unsigned encver, struct valkey_filter *value_out, rdb_bits_fn *bits,
                 void *ctx) __attribute__((warn_unused_result));
 
 /* Reads the payload of a BF.LOAD, likewise. As in valkey-bloom, bytes behind it do not matter. */
-int valkey_read_load(const void *data, size_t len, struct valkey_filter *value_out, valkey_bits_fn *bits, void *ctx,
+int valkey_read_load(const void *data, size_t len, struct valkey_filter *value_out, rdb_bits_fn *bits, void *ctx,
                      struct errbuf *err) __attribute__((warn_unused_result));
 
 /* The error with which valkey-bloom refuses a payload that cannot be read. */

@@ -280,13 +280,6 @@ static int put_bits(void *ctx, unsigned layer, uint64_t offset, const unsigned c
     return 0;
 }
 
-static int put_valkey_bits(void *ctx, const struct valkey_filter *value, unsigned layer, uint64_t offset,
-                           const unsigned char *bytes, size_t len)
-{
-    (void)value;
-    return put_bits(ctx, layer, offset, bytes, len);
-}
-
 static int give_filter(void *ctx, const struct dump_plan *plan, unsigned layer, struct bloom_filter **filter_out)
 {
     (void)plan, (void)layer;
@@ -304,7 +297,7 @@ static int read_bits(struct rdb_scan *scan, const struct rdb_found *found, struc
     if (found->cuckoo)
         return cuckoo_read_value(&reader, found->type, give_filter, filter, &numbers->plan);
     if (RDB_MODULE_TYPE(found->type) == VALKEY_TYPE_ID)
-        TRY(valkey_read(&reader, version, &numbers->valkey, put_valkey_bits, filter));
+        TRY(valkey_read(&reader, version, &numbers->valkey, put_bits, filter));
     else
         TRY(redisbloom_read(&reader, version, &numbers->redisbloom, put_bits, filter));
     for (unsigned i = 0; i < numbers->plan.nlayers; i++)

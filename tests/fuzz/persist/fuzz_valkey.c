@@ -21,12 +21,11 @@ struct kept {
     unsigned char bytes[MAX_BYTES];
 };
 
-static int keep(void *ctx, const struct valkey_filter *value, unsigned layer, uint64_t offset,
-                const unsigned char *bytes, size_t len)
+static int keep(void *ctx, unsigned layer, uint64_t offset, const unsigned char *bytes, size_t len)
 {
     struct kept *kept = ctx;
 
-    CHECK(offset + len <= value->layers[layer].bytes);
+    CHECK(offset + len <= kept->value.layers[layer].bytes);
     if (kept->len + len <= MAX_BYTES)
         memcpy(kept->bytes + kept->len, bytes, len);
     kept->len += len;
@@ -79,7 +78,7 @@ static void expect_same(const struct kept *a, const struct kept *b, bool all_ite
 
     CHECK(a->len == b->len && memcmp(a->bytes, b->bytes, (size_t)a->len) == 0);
     CHECK(x->expansion == y->expansion && x->error == y->error && x->tightening == y->tightening);
-    CHECK(x->fixed_seed == y->fixed_seed && memcmp(x->seed, y->seed, sizeof(x->seed)) == 0 && x->nlayers == y->nlayers);
+    CHECK(x->fixed_seed == y->fixed_seed && bloom_seed_equal(&x->seed, &y->seed) && x->nlayers == y->nlayers);
     for (uint64_t i = 0; i < x->nlayers; i++) {
         CHECK(x->layers[i].capacity == y->layers[i].capacity && x->layers[i].hashes == y->layers[i].hashes);
         CHECK(x->layers[i].bytes == y->layers[i].bytes);

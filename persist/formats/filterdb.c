@@ -215,10 +215,10 @@ static int check_blocked(uint64_t expansion, const struct redisbloom_layer *laye
         return BLOOM_REFUSED;
     if (layer->bits % 64 == 0 && layer->hashes == shape_out->k && layer->n2 == 0 && layer->count <= layer->entries)
         return BLOOM_OK;
-    errbuf_set(err, "%llu bits, %llu hashes, n2 %llu and %llu items of %llu do not belong together",
-               (unsigned long long)layer->bits, (unsigned long long)layer->hashes, (unsigned long long)layer->n2,
-               (unsigned long long)layer->count, (unsigned long long)layer->entries);
-    return BLOOM_REFUSED;
+    return errbuf_fail(
+        err, BLOOM_REFUSED, "%llu bits, %llu hashes, n2 %llu and %llu items of %llu do not belong together",
+        (unsigned long long)layer->bits, (unsigned long long)layer->hashes, (unsigned long long)layer->n2,
+        (unsigned long long)layer->count, (unsigned long long)layer->entries);
 }
 
 int bits_file_decode_header(const unsigned char *bytes, uint64_t size, struct bloom_params *params_out,

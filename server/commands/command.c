@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "clock.h"
 #include "command_arg.h"
@@ -19,15 +20,6 @@ static struct {
     uint8_t row; /* number of the row plus one; 0: empty */
     uint8_t len;
 } slots[SLOTS];
-
-static bool equal_lower(const char *text, const char *word, size_t len)
-{
-    for (size_t i = 0; i < len; i++) {
-        if (slice_lower(text[i]) != (unsigned char)word[i])
-            return false;
-    }
-    return true;
-}
 
 #define CONTAINER_SIZE 32
 
@@ -246,7 +238,7 @@ int command_find(struct slice name)
     for (unsigned slot = name_slot(name.ptr, name.len); slots[slot].row != 0; slot = (slot + 1) % SLOTS) {
         int row = slots[slot].row - 1;
 
-        if (slots[slot].len == name.len && equal_lower(name.ptr, rows[row].name, name.len))
+        if (slots[slot].len == name.len && strncasecmp(name.ptr, rows[row].name, name.len) == 0)
             return row;
     }
     return -1;

@@ -39,21 +39,16 @@ static void remove_rule(struct acl_selector *selector, size_t i)
     memmove(selector->rules + i, selector->rules + i + 1, (selector->nrules - i) * sizeof(*selector->rules));
 }
 
-/* Takes away the rules with this name after their sign, and those on its subcommands. */
-static void remove_rules(struct acl_selector *selector, struct slice name)
+static enum acl_fault add_rule(struct acl_selector *selector, bool allow, struct slice name, int first_arg_of)
 {
+    /* without the earlier rules with this name after their sign, and those on its subcommands */
     for (size_t i = 0; i < selector->nrules;) {
-        const char *text = selector->rules[i].text + 1;
-        if (strncmp(text, name.ptr, name.len) == 0 && (text[name.len] == '\0' || text[name.len] == '|'))
+        const char *rule = selector->rules[i].text + 1;
+        if (strncmp(rule, name.ptr, name.len) == 0 && (rule[name.len] == '\0' || rule[name.len] == '|'))
             remove_rule(selector, i);
         else
             i++;
     }
-}
-
-static enum acl_fault add_rule(struct acl_selector *selector, bool allow, struct slice name, int first_arg_of)
-{
-    remove_rules(selector, name);
     struct acl_rule *more = realloc(selector->rules, (selector->nrules + 1) * sizeof(*more));
     if (!more)
         return ACL_FAULT_MEMORY;
@@ -79,23 +74,18 @@ static void set_bit(struct acl_selector *selector, size_t index, bool allow)
     }
 }
 
-/* The rules on first arguments of a command have no effect any more; their texts go with those they stand behind. */
-static void forget_first_args(struct acl_selector *selector, size_t index)
+/* Allows or forbids a command with all of its subcommands. */
+static void change(struct acl_selector *selector, size_t index, bool allow)
 {
+    const struct acl_command *command = acl_command(index);
+    set_bit(selector, index, allow);
+    /* Rules on its first arguments have no effect any more; their texts go with those they stand behind. */
     for (size_t i = 0; i < selector->nrules;) {
         if (selector->rules[i].first_arg_of == (int)index)
             remove_rule(selector, i);
         else
             i++;
     }
-}
-
-/* Allows or forbids a command with all of its subcommands. */
-static void change(struct acl_selector *selector, size_t index, bool allow)
-{
-    const struct acl_command *command = acl_command(index);
-    set_bit(selector, index, allow);
-    forget_first_args(selector, index);
     for (size_t i = 0; i < command->nsubs; i++)
         set_bit(selector, command->first_sub + i, allow);
 }

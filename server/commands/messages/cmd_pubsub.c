@@ -218,10 +218,11 @@ static void reply_channel(void *arg, struct slice name)
     channels->n++;
 }
 
-static void list_channels(struct command_job *job, enum pubsub_kind kind)
+static void list_channels(struct command_job *job)
 {
     const struct job_args *args = job->data;
     struct channels_reply channels = {&job->reply, 0};
+    enum pubsub_kind kind = slice_is(args->argv[1], "SHARDCHANNELS") ? PUBSUB_SHARD : PUBSUB_CHANNEL;
     size_t token = reply_array_begin(&job->reply);
 
     if (pubsub_list(job->server->pubsub, kind, args->argc > 2 ? &args->argv[2] : NULL, reply_channel, &channels) != 0) {
@@ -232,28 +233,21 @@ static void list_channels(struct command_job *job, enum pubsub_kind kind)
     reply_array_end(&job->reply, token, channels.n);
 }
 
-static void list_plain_channels(struct command_job *job)
-{
-    list_channels(job, PUBSUB_CHANNEL);
-}
-
-static void list_shard_channels(struct command_job *job)
-{
-    list_channels(job, PUBSUB_SHARD);
-}
-
-static void channels(struct command_ctx *ctx, void (*list)(struct command_job *job))
+/* CHANNELS and SHARDCHANNELS. */
+void cmd_pubsub_channels(struct command_ctx *ctx)
 {
     if (command_argc(ctx) > 3)
         reply_wrong_subcommand(ctx);
     else if (command_argc(ctx) == 3 && command_arg(ctx, 2).len > PUBSUB_MAX_PATTERN)
         reply_errorf(ctx->reply, "ERR pattern is longer than %d bytes", PUBSUB_MAX_PATTERN);
     else
-        command_defer_arguments(ctx, PUBSUB_MAX_PATTERN, list);
+        command_defer_arguments(ctx, PUBSUB_MAX_PATTERN, list_channels);
 }
 
-static void numsub(struct command_ctx *ctx, enum pubsub_kind kind)
+/* NUMSUB and SHARDNUMSUB. */
+void cmd_pubsub_numsub(struct command_ctx *ctx)
 {
+    enum pubsub_kind kind = slice_is(command_arg(ctx, 1), "SHARDNUMSUB") ? PUBSUB_SHARD : PUBSUB_CHANNEL;
     size_t argc = command_argc(ctx);
 
     reply_array(ctx->reply, 2 * (argc - 2));
@@ -263,26 +257,6 @@ static void numsub(struct command_ctx *ctx, enum pubsub_kind kind)
         reply_bulk(ctx->reply, name.ptr, name.len);
         reply_integer(ctx->reply, (int64_t)pubsub_subscribers(ctx->server->pubsub, kind, name));
     }
-}
-
-void cmd_pubsub_channels(struct command_ctx *ctx)
-{
-    channels(ctx, list_plain_channels);
-}
-
-void cmd_pubsub_shardchannels(struct command_ctx *ctx)
-{
-    channels(ctx, list_shard_channels);
-}
-
-void cmd_pubsub_numsub(struct command_ctx *ctx)
-{
-    numsub(ctx, PUBSUB_CHANNEL);
-}
-
-void cmd_pubsub_shardnumsub(struct command_ctx *ctx)
-{
-    numsub(ctx, PUBSUB_SHARD);
 }
 
 void cmd_pubsub_numpat(struct command_ctx *ctx)

@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 struct slice {
@@ -29,6 +30,25 @@ static inline int slice_shown(struct slice arg)
 static inline bool slice_equal(struct slice a, struct slice b)
 {
     return a.len == b.len && (a.len == 0 || memcmp(a.ptr, b.ptr, a.len) == 0);
+}
+
+/* As memcmp(); what another slice begins with comes before it. */
+static inline int slice_compare(struct slice a, struct slice b)
+{
+    size_t len = a.len < b.len ? a.len : b.len;
+    int order = len ? memcmp(a.ptr, b.ptr, len) : 0;
+    return order ? order : (a.len > b.len) - (a.len < b.len);
+}
+
+/* Malloc'ed, with a NUL after it; NULL without memory. */
+static inline char *slice_copy(struct slice text)
+{
+    char *copy = malloc(text.len + 1);
+    if (copy && text.len)
+        memcpy(copy, text.ptr, text.len);
+    if (copy)
+        copy[text.len] = '\0';
+    return copy;
 }
 
 static inline unsigned char slice_lower(char c) /* of ASCII letters */

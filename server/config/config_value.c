@@ -218,25 +218,13 @@ static void format_words(const struct config_row *row, int value, struct buf *ou
     }
 }
 
-static char *copy_text(struct slice text)
-{
-    char *copy = malloc(text.len + 1);
-
-    if (copy) {
-        if (text.len > 0)
-            memcpy(copy, text.ptr, text.len);
-        copy[text.len] = '\0';
-    }
-    return copy;
-}
-
 static enum config_fault parse_string(struct slice text, char **value_out)
 {
     char *copy;
 
     if (text.len > 0 && memchr(text.ptr, '\0', text.len))
         return FAULT_FORM;
-    copy = copy_text(text);
+    copy = slice_copy(text);
     if (!copy)
         return FAULT_NO_MEMORY;
     *value_out = copy;
@@ -315,7 +303,7 @@ static enum config_fault parse_addresses(struct slice text, struct config_list *
     if (!list.items)
         return FAULT_NO_MEMORY;
     while (config_next_word(&text, &word)) {
-        char *copy = is_address(word) ? copy_text(word) : NULL;
+        char *copy = is_address(word) ? slice_copy(word) : NULL;
 
         if (!copy) {
             free_list(&list);
@@ -437,7 +425,7 @@ enum config_fault config_value_parse(const struct config_row *row, struct slice 
     case CONFIG_PASSWORD:
         if (text.len > CONFIG_MAX_SECRET)
             return FAULT_RANGE;
-        *(struct slice *)value_out = (struct slice){copy_text(text), text.len};
+        *(struct slice *)value_out = (struct slice){slice_copy(text), text.len};
         return ((struct slice *)value_out)->ptr ? FAULT_NONE : FAULT_NO_MEMORY;
     case CONFIG_ADDRESSES:
         return parse_addresses(text, value_out);

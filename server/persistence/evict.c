@@ -77,10 +77,9 @@ static void consider(void *ctx, struct slice name, struct entry *entry)
         sweep->dirty += bytes;
         return;
     }
-    char *copy = malloc(name.len + 1);
+    char *copy = slice_copy(name);
     if (!copy)
         return;
-    memcpy(copy, name.ptr ? name.ptr : "", name.len);
     uint16_t age = (uint16_t)(sweep->now - atomic_load_explicit(&entry->used, memory_order_relaxed));
     sweep->of[sweep->n++] = (struct candidate){entry, copy, name.len, bytes, age};
 }

@@ -87,11 +87,9 @@ int session_set(struct sessions *sessions, struct session *session, enum session
     if (fault != SESSION_TEXT_GOOD)
         return (int)fault;
     if (value.len > 0) {
-        text = malloc(value.len + 1);
+        text = slice_copy(value);
         if (!text)
             return -ENOMEM;
-        memcpy(text, value.ptr, value.len);
-        text[value.len] = '\0';
     }
     lock_take(&sessions->lock);
     old = *place;

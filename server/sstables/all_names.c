@@ -18,12 +18,6 @@ struct met {
     struct entry *entry;
 };
 
-static int compare(struct slice a, struct slice b)
-{
-    int order = memcmp(a.ptr, b.ptr, a.len < b.len ? a.len : b.len);
-    return order ? order : (a.len > b.len) - (a.len < b.len);
-}
-
 /* ---- in the order of their bytes ---- */
 
 #define CHUNK 128 /* names taken from each registry at once */
@@ -60,7 +54,7 @@ static bool next_of(struct chunk *own, struct chunk *other, struct met *met_out)
     bool has_own = own->at < own->n, has_other = other->at < other->n;
     if (!has_own && !has_other)
         return false;
-    int order = !has_own ? 1 : !has_other ? -1 : compare(own->names[own->at].key, other->names[other->at].key);
+    int order = !has_own ? 1 : !has_other ? -1 : slice_compare(own->names[own->at].key, other->names[other->at].key);
     *met_out = order <= 0 ? own->names[own->at] : other->names[other->at];
     if (order == 0 && !met_out->entry) /* it has expired, and hides nothing */
         *met_out = other->names[other->at];
@@ -124,7 +118,7 @@ static struct met met_at(const struct scanned *scanned, size_t i)
 static bool has(const struct scanned *scanned, struct slice key)
 {
     for (size_t i = 0; i < count_of(scanned); i++) {
-        if (compare(met_at(scanned, i).key, key) == 0)
+        if (slice_equal(met_at(scanned, i).key, key))
             return true;
     }
     return false;

@@ -68,13 +68,6 @@ static double number_of(const struct filter_facts *facts, enum sort_key sort)
     return 0;
 }
 
-static int compare_names(const char *a, size_t a_len, const char *b, size_t b_len)
-{
-    size_t len = a_len < b_len ? a_len : b_len;
-    int order = len ? memcmp(a, b, len) : 0;
-    return order ? order : (a_len > b_len) - (a_len < b_len);
-}
-
 /* Below 0: row a stands before row b. Equal numbers are in the order of the names, either way. */
 static int compare(const struct filter_table *table, const struct row *a, const struct row *b)
 {
@@ -83,7 +76,7 @@ static int compare(const struct filter_table *table, const struct row *a, const 
         order = (a->number > b->number) - (a->number < b->number);
     bool by_name = order == 0;
     if (by_name)
-        order = compare_names(a->key, a->key_len, b->key, b->key_len);
+        order = slice_compare((struct slice){a->key, a->key_len}, (struct slice){b->key, b->key_len});
     return table->descending && (!by_name || table->sort == SORT_NAME) ? -order : order;
 }
 
@@ -137,14 +130,12 @@ void filter_table_visit(void *ctx, struct slice key, struct entry *entry)
     if (table->n == table->most && compare(table, &row, table->rows[table->n - 1]) >= 0)
         return;
     struct row *kept = malloc(sizeof(*kept));
-    char *name = malloc(row.key_len + 1);
+    char *name = slice_copy((struct slice){key.ptr, row.key_len});
     if (!kept || !name) { /* a row is missing; there are others to worry about */
         free(kept);
         free(name);
         return;
     }
-    if (row.key_len)
-        memcpy(name, key.ptr, row.key_len);
     *kept = (struct row){.number = row.number, .key_len = row.key_len, .key = name};
     kept->reason = reason ? strdup(reason) : NULL;
     filter_facts(table->server, key, entry, &kept->facts);

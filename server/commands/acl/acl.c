@@ -13,13 +13,6 @@
 
 static const char default_name[] = "default";
 
-int acl_compare_names(struct slice name, const struct acl_user *user)
-{
-    size_t len = strlen(user->name), common = name.len < len ? name.len : len;
-    int order = common ? memcmp(name.ptr, user->name, common) : 0;
-    return order ? order : (name.len > len) - (name.len < len);
-}
-
 /* The place of a name in a list, or the place where it belongs. */
 static size_t acl_place(const struct acl_list *list, struct slice name, bool *found_out)
 {
@@ -27,7 +20,7 @@ static size_t acl_place(const struct acl_list *list, struct slice name, bool *fo
     *found_out = false;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
-        int order = acl_compare_names(name, list->users[middle]);
+        int order = slice_compare(name, slice_of(list->users[middle]->name));
         if (order == 0) {
             *found_out = true;
             return middle;

@@ -60,8 +60,6 @@ size_t acl_count(struct acl *acl);
  * "default" is one of them. A user whose name is in force is that user, changed: his sessions stay. */
 void acl_replace_all(struct acl *acl, const struct acl_list *list);
 
-int acl_compare_names(struct slice name, const struct acl_user *user); /* as memcmp() */
-
 /* ---- files (acl_file.c) ---- */
 
 /* The file is the setting `aclfile`; a path that is not absolute begins at the setting `dir`. */

@@ -63,11 +63,9 @@ uint64_t acl_log_count(const struct acl *acl, enum acl_verdict reason)
 static bool keep(struct text *text, struct slice from, size_t max)
 {
     size_t len = from.len < max ? from.len : max;
-    char *copy = malloc(len + 1);
+    char *copy = slice_copy((struct slice){from.ptr, len});
     if (!copy)
         return false;
-    if (len > 0)
-        memcpy(copy, from.ptr, len);
     free(text->ptr);
     *text = (struct text){copy, len};
     return true;

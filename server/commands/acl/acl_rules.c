@@ -198,12 +198,9 @@ static enum acl_fault add_pattern(struct acl_pattern **patterns, size_t *n, stru
     if (!more)
         return ACL_FAULT_MEMORY;
     *patterns = more;
-    struct acl_pattern pattern = {.text = malloc(text.len + 1), .len = text.len, .perms = perms};
+    struct acl_pattern pattern = {.text = slice_copy(text), .len = text.len, .perms = perms};
     if (!pattern.text)
         return ACL_FAULT_MEMORY;
-    if (text.len > 0)
-        memcpy(pattern.text, text.ptr, text.len);
-    pattern.text[text.len] = '\0';
     more[(*n)++] = pattern;
     return ACL_GOOD;
 }

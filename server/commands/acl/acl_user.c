@@ -40,14 +40,12 @@ static struct acl_user *new_user(struct slice name, uint64_t id, bool all_channe
         return NULL;
     atomic_init(&user->refs, 1);
     user->id = id;
-    user->name = malloc(name.len + 1);
+    user->name = slice_copy(name);
     user->selectors = calloc(1, sizeof(*user->selectors));
     if (!user->name || !user->selectors) {
         destroy(user);
         return NULL;
     }
-    memcpy(user->name, name.ptr, name.len);
-    user->name[name.len] = '\0';
     user->selectors[0].flags = all_channels ? ACL_ALL_CHANNELS : 0;
     user->nselectors = 1;
     return user;

@@ -403,7 +403,7 @@ void cmd_acl_deluser(struct command_ctx *ctx)
     for (size_t i = 2; i < command_argc(ctx); i++) {
         bool gone = acl_delete(ctx->server->acl, command_arg(ctx, i));
         deleted += gone;
-        if (gone && acl_compare_names(command_arg(ctx, i), own) == 0)
+        if (gone && slice_equal(command_arg(ctx, i), slice_of(own->name)))
             ctx->session->close_after_reply = true;
     }
     if (deleted)

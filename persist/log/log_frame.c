@@ -10,7 +10,7 @@
 #include <xxhash.h>
 
 #include "bytes.h"
-#include "log_varint.h"
+#include "log_payload_internal.h"
 #include "manifest.h"
 
 #define SUMMED     80  /* bytes of the header under its checksum, which follows them */
@@ -72,7 +72,7 @@ int log_header_decode(const unsigned char bytes[LOG_HEADER_BYTES], struct log_he
         errbuf_set(err, "the checksum of its header is wrong");
         return LOG_DAMAGED;
     }
-    if (version != LOG_VERSION) {
+    if (version != LOG_VERSION && version != LOG_VERSION_OLD) {
         errbuf_set(err, WRITTEN_BY_NEWER ": its format has version %" PRIu32 ", and this program knows version %d",
                    version, LOG_VERSION);
         return LOG_NEWER;
@@ -87,6 +87,7 @@ int log_header_decode(const unsigned char bytes[LOG_HEADER_BYTES], struct log_he
         .previous = le64_get(bytes + 64),
         .ends_process = le64_get(bytes + 72) & FLAG_ENDS,
         .has_pending = le64_get(bytes + 72) & FLAG_PENDS,
+        .old = version == LOG_VERSION_OLD,
     };
     int status = check_numbers(&header, err);
     if (status == LOG_OK)
@@ -158,14 +159,14 @@ static uint64_t seed_of(uint64_t salt, uint64_t sequence)
     return salt + sequence * UINT64_C(0x9e3779b97f4a7c15);
 }
 
-/* Over all of the frame that follows the checksum, in its two parts. */
-static uint32_t checksum(uint64_t seed, const unsigned char *head, size_t head_len, const unsigned char *payload,
-                         size_t payload_len)
+/* Of the payload, with which the rest after the checksum is summed up. */
+static uint64_t payload_seed(uint64_t seed, const unsigned char *head, size_t head_len)
 {
-    return (uint32_t)XXH3_64bits_withSeed(payload, payload_len, XXH3_64bits_withSeed(head, head_len, seed));
+    return XXH3_64bits_withSeed(head + 4, head_len - 4, seed);
 }
 
-size_t log_frame_head(const struct log_frame *frame, uint64_t salt, unsigned char head_out[LOG_FRAME_HEAD_MAX])
+size_t log_frame_open(const struct log_frame *frame, uint64_t salt, unsigned char head_out[LOG_FRAME_HEAD_MAX],
+                      uint64_t *seed_out)
 {
     uint64_t seed = seed_of(salt, frame->sequence);
     unsigned char *at = head_out + 4;
@@ -175,8 +176,16 @@ size_t log_frame_head(const struct log_frame *frame, uint64_t salt, unsigned cha
     at = varint_put(at, (uint64_t)frame->payload_len << 1 | frame->has_controls);
     if (frame->payload_len >= LONG_FRAME)
         at = le32_put(at, (uint32_t)XXH3_64bits_withSeed(head_out + 4, (size_t)(at - head_out) - 4, seed));
-    size_t len = (size_t)(at - head_out);
-    le32_put(head_out, checksum(seed, head_out + 4, len - 4, frame->payload, frame->payload_len));
+    *seed_out = payload_seed(seed, head_out, (size_t)(at - head_out));
+    return (size_t)(at - head_out);
+}
+
+size_t log_frame_head(const struct log_frame *frame, uint64_t salt, unsigned char head_out[LOG_FRAME_HEAD_MAX])
+{
+    uint64_t seed;
+    size_t len = log_frame_open(frame, salt, head_out, &seed);
+
+    le32_put(head_out, (uint32_t)XXH3_64bits_withSeed(frame->payload, frame->payload_len, seed));
     return len;
 }
 
@@ -218,7 +227,8 @@ size_t log_frame_parse(const unsigned char *bytes, size_t len, uint64_t salt, ui
 
     if (head == 0 || len - head < frame_out->payload_len)
         return 0;
-    if (le32_get(bytes) != checksum(seed, bytes + 4, head - 4, frame_out->payload, frame_out->payload_len))
+    uint64_t sum = XXH3_64bits_withSeed(frame_out->payload, frame_out->payload_len, payload_seed(seed, bytes, head));
+    if (le32_get(bytes) != (uint32_t)sum)
         return 0;
     return head + frame_out->payload_len;
 }

@@ -32,6 +32,7 @@ struct log_header {
     uint64_t previous;   /* number of the segment before it, which has the last frames before `first`; 0: not known */
     bool ends_process;   /* it has the pending records (log_pending.h) of that process, too: the last of its records */
     bool has_pending;    /* the process has a file of pending records, until it ends */
+    bool old;            /* decoded: its frames are of LOG_VERSION_OLD. None is written */
 };
 
 void log_header_encode(const struct log_header *header, unsigned char bytes_out[LOG_HEADER_BYTES]);
@@ -66,6 +67,11 @@ struct log_frame {
 
 /* Writes the bytes before the payload; returns their length. The frame is these bytes and the payload. */
 size_t log_frame_head(const struct log_frame *frame, uint64_t salt, unsigned char head_out[LOG_FRAME_HEAD_MAX]);
+
+/* The same of a payload that is not here in one piece: all but the checksum, the first four bytes, which are the low
+ * half of the XXH3-64 of the payload with this seed. */
+size_t log_frame_open(const struct log_frame *frame, uint64_t salt, unsigned char head_out[LOG_FRAME_HEAD_MAX],
+                      uint64_t *seed_out);
 
 /* The frame with this sequence number at the beginning of bytes[0..len): its length in bytes, or 0 if it is missing.
  */

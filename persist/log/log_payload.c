@@ -1,5 +1,4 @@
-/* A payload is read front to back, once. Adds dominate: a group states filter and layer once, and of each item its hash
- * and how far its ordinal is from the one before, mostly one byte. */
+/* A payload is read front to back, once. Its items have the form in which workers record them. */
 #include "log_payload.h"
 
 #include <errno.h>
@@ -9,16 +8,12 @@
 #include "bytes.h"
 #include "database.h"
 #include "filterdb.h"
-#include "log_varint.h"
+#include "log_payload_internal.h"
 #include "manifest.h"
 #include "errbuf.h"
 #include "bloom_layout.h"
 
-#define HASH_BYTES     16
-#define LAYER_BITS     10
 #define BYTES_MIN_SIZE 4096
-
-_Static_assert(BLOOM_MAX_LAYERS <= 1 << LAYER_BITS, "a layer's index shares a number with the count of items");
 
 /* ---- bytes ---- */
 
@@ -300,9 +295,9 @@ static unsigned char *put_string(unsigned char *at, const char *ptr, size_t len)
 
 int log_control_encode(struct log_bytes *bytes, const struct log_control *control)
 {
-    size_t most = 80 + LOG_PARAMS_MAX + LOG_SHAPE_MAX + LOG_TURN_MAX + control->name_len + control->record_len;
+    size_t most = 88 + LOG_PARAMS_MAX + LOG_SHAPE_MAX + LOG_TURN_MAX + control->name_len + control->record_len;
     TRY(log_bytes_reserve(bytes, most));
-    unsigned char *at = bytes->ptr + bytes->len;
+    unsigned char *begin = bytes->ptr + bytes->len, *at = begin + sizeof(struct log_control_head);
     *at++ = (unsigned char)control->kind;
     if (!has(control, OF_NO_ID))
         at = varint_put(at, control->id);
@@ -328,58 +323,37 @@ int log_control_encode(struct log_bytes *bytes, const struct log_control *contro
         at = varint_put(at, control->swap[i].number);
         at = varint_put(at, control->swap[i].database);
     }
+    const struct log_control_head head = {.len = (uint32_t)(at - begin - (ptrdiff_t)sizeof(head))};
+    memcpy(begin, &head, sizeof(head));
     bytes->len = (size_t)(at - bytes->ptr);
     return 0;
 }
 
 int log_payload_controls(struct log_bytes *payload, uint64_t first_number, const struct log_bytes *records)
 {
-    unsigned char head[2 * VARINT_MAX], number[VARINT_MAX];
-    size_t number_len = (size_t)(varint_put(number, first_number) - number);
-    unsigned char *at = varint_put(head, number_len + records->len);
+    const struct log_payload_head head = {.control_bytes = (uint32_t)records->len, .first_control = first_number};
 
-    memcpy(at, number, number_len);
-    at += number_len;
     TRY(log_bytes_reserve(payload, sizeof(head) + records->len));
-    TRY(log_bytes_append(payload, head, (size_t)(at - head)));
+    TRY(log_bytes_append(payload, &head, sizeof(head)));
     return log_bytes_append(payload, records->ptr, records->len);
-}
-
-static inline int append_adds(struct log_bytes *payload, uint64_t id, unsigned layer,
-                              const struct bloom_replay_item *items, size_t n, uint64_t ordinal_mask)
-{
-    uint64_t previous = 0;
-    TRY(log_bytes_reserve(payload, 2 * VARINT_MAX + n * (HASH_BYTES + VARINT_MAX)));
-    unsigned char *at = payload->ptr + payload->len;
-    at = varint_put(at, id);
-    at = varint_put(at, (uint64_t)(n - 1) << LAYER_BITS | layer);
-    for (size_t i = 0; i < n; i++) {
-        at = le64_put(at, items[i].hash.h1);
-        at = le64_put(at, items[i].hash.h2);
-        uint64_t ordinal = items[i].ordinal & ordinal_mask;
-        at = varint_put(at, varint_zigzag(ordinal - previous));
-        previous = ordinal;
-    }
-    payload->len = (size_t)(at - payload->ptr);
-    return 0;
 }
 
 int log_payload_adds(struct log_bytes *payload, uint64_t id, unsigned layer, const struct bloom_replay_item *items,
                      size_t n)
 {
-    return append_adds(payload, id, layer, items, n, UINT64_MAX);
-}
+    const struct log_payload_head head = {0};
+    const struct log_group group = {id, layer, (uint32_t)n};
 
-int log_payload_tagged_adds(struct log_bytes *payload, uint64_t id, unsigned layer,
-                            const struct bloom_replay_item *items, size_t n)
-{
-    return append_adds(payload, id, layer, items, n, (UINT64_C(1) << LOG_ORDINAL_BITS) - 1);
+    TRY(log_bytes_reserve(payload, sizeof(head) + sizeof(group) + n * sizeof(*items)));
+    if (payload->len == 0)
+        TRY(log_bytes_append(payload, &head, sizeof(head)));
+    TRY(log_bytes_append(payload, &group, sizeof(group)));
+    return log_bytes_append(payload, items, n * sizeof(*items));
 }
 
 /* ---- decoding ---- */
 
-/* Of the counted records. */
-static uint64_t get_counted(struct cursor *c, uint64_t min)
+uint64_t log_get_counted(struct cursor *c, uint64_t min)
 {
     uint64_t value = cursor_number(c);
 
@@ -412,7 +386,7 @@ static unsigned get_database(struct cursor *c)
     return (unsigned)number;
 }
 
-static void get_control(struct cursor *c, struct log_control *control)
+void log_get_control(struct cursor *c, struct log_control *control)
 {
     unsigned kind = cursor_byte(c);
 
@@ -424,9 +398,9 @@ static void get_control(struct cursor *c, struct log_control *control)
         return;
     }
     if (!has(control, OF_NO_ID))
-        control->id = get_counted(c, 1);
+        control->id = log_get_counted(c, 1);
     if (has(control, OF_REPLACED))
-        control->replaced_id = get_counted(c, 0);
+        control->replaced_id = log_get_counted(c, 0);
     if (has(control, OF_NAME))
         control->name = get_string(c, &control->name_len);
     if (has(control, OF_EXPIRY))
@@ -455,7 +429,7 @@ static void get_control(struct cursor *c, struct log_control *control)
     c->bad |= control->name_len > 65535 || control->expires_ms < 0;
 }
 
-static int damaged(const struct cursor *c, const char *what, struct errbuf *err)
+int log_payload_damaged(const struct cursor *c, const char *what, struct errbuf *err)
 {
     if (c->newer) {
         errbuf_set(err, WRITTEN_BY_NEWER ": %s at byte %zu of the payload is not known to this version", what,
@@ -466,24 +440,26 @@ static int damaged(const struct cursor *c, const char *what, struct errbuf *err)
     return LOG_DAMAGED;
 }
 
-static int decode_controls(struct cursor *c, const struct log_visitor *visitor, struct errbuf *err)
+static int decode_controls(struct cursor *c, const struct log_payload_head *head, const struct log_visitor *visitor,
+                           struct errbuf *err)
 {
-    uint64_t len = cursor_number(c);
-    struct cursor part = *c;
+    const unsigned char *end = c->at + head->control_bytes;
+    uint64_t number = head->first_control;
 
-    if (c->bad || len > (uint64_t)(c->end - c->at) || len == 0)
-        return damaged(c, "the length of the control records", err);
-    part.end = c->at + len;
-    c->at = part.end;
-    uint64_t number = get_counted(&part, 1);
-    if (part.bad || part.at == part.end)
-        return damaged(&part, "the number of a control record", err);
-    for (; part.at < part.end; number++) {
+    if (number == 0 || number >= LOG_NUMBER_END)
+        return log_payload_damaged(c, "the number of a control record", err);
+    for (; c->at < end; number++) {
+        struct cursor part = {.at = c->at, .begin = c->begin, .end = end};
+        struct log_control_head one = {0};
         struct log_control control;
 
-        get_control(&part, &control);
-        if (part.bad)
-            return damaged(&part, "a control record", err);
+        cursor_get(&part, &one, sizeof(one));
+        if (part.bad || one.len > (size_t)(end - part.at))
+            return log_payload_damaged(&part, "the length of a control record", err);
+        c->at = part.end = part.at + one.len;
+        log_get_control(&part, &control);
+        if (part.bad || part.at != part.end)
+            return log_payload_damaged(&part, "a control record", err);
         int rc = visitor->on_control ? visitor->on_control(visitor->ctx, number, &control, err) : 0;
         if (rc != 0)
             return rc;
@@ -494,29 +470,20 @@ static int decode_controls(struct cursor *c, const struct log_visitor *visitor, 
 static int decode_group(struct cursor *c, const struct log_visitor *visitor, struct errbuf *err)
 {
     struct bloom_replay_item items[LOG_ADDS_BATCH];
-    uint64_t id = get_counted(c, 1);
-    uint64_t head = cursor_number(c);
-    uint64_t left = (head >> LAYER_BITS) + 1;
-    unsigned layer = (unsigned)(head & ((1u << LAYER_BITS) - 1));
-    uint64_t ordinal = 0;
+    struct log_group group = {0};
 
-    if (c->bad || left > (uint64_t)(c->end - c->at) / (HASH_BYTES + 1))
-        return damaged(c, "a group of adds", err);
-    while (left) {
-        size_t n = left < LOG_ADDS_BATCH ? (size_t)left : LOG_ADDS_BATCH;
-
-        for (size_t i = 0; i < n; i++) {
-            uint64_t h1 = cursor_u64(c);
-            uint64_t h2 = cursor_u64(c);
-            ordinal += varint_unzigzag(cursor_number(c));
-            items[i] = (struct bloom_replay_item){{h1, h2}, ordinal};
-        }
-        if (c->bad)
-            return damaged(c, "an add", err);
-        int rc = visitor->on_adds ? visitor->on_adds(visitor->ctx, id, layer, items, n) : 0;
+    cursor_get(c, &group, sizeof(group));
+    if (c->bad || group.id == 0 || group.id >= LOG_NUMBER_END || group.layer >= BLOOM_MAX_LAYERS || group.n == 0 ||
+        group.n > (size_t)(c->end - c->at) / sizeof(items[0]))
+        return log_payload_damaged(c, "a group of adds", err);
+    for (size_t left = group.n, n; left; left -= n) {
+        n = left < LOG_ADDS_BATCH ? left : LOG_ADDS_BATCH;
+        cursor_get(c, items, n * sizeof(items[0]));
+        for (size_t i = 0; i < n; i++)
+            items[i].ordinal &= LOG_ORDINAL_MASK;
+        int rc = visitor->on_adds ? visitor->on_adds(visitor->ctx, group.id, group.layer, items, n) : 0;
         if (rc != 0)
             return rc;
-        left -= n;
     }
     return LOG_OK;
 }
@@ -525,8 +492,21 @@ int log_payload_decode(const unsigned char *bytes, size_t len, bool has_controls
                        struct errbuf *err)
 {
     struct cursor c = cursor_of(bytes, len);
-    int rc = has_controls ? decode_controls(&c, visitor, err) : LOG_OK;
+    struct log_payload_head head = {0};
+    struct log_place place;
+    int rc = LOG_OK;
 
+    cursor_get(&c, &head, sizeof(head));
+    size_t left = (size_t)(c.end - c.at);
+    if (c.bad || has_controls != (head.control_bytes != 0) || head.nplaces > left / sizeof(place) ||
+        head.control_bytes > left - head.nplaces * sizeof(place))
+        return log_payload_damaged(&c, "the head", err);
+    for (uint32_t i = 0; rc == LOG_OK && i < head.nplaces; i++) {
+        cursor_get(&c, &place, sizeof(place));
+        rc = visitor->on_place ? visitor->on_place(visitor->ctx, &place) : LOG_OK;
+    }
+    if (rc == LOG_OK && has_controls)
+        rc = decode_controls(&c, &head, visitor, err);
     while (rc == LOG_OK && c.at < c.end)
         rc = decode_group(&c, visitor, err);
     return rc;

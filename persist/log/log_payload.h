@@ -1,5 +1,5 @@
-/* log_payload: the payload of a frame: control records (filters are made, deleted, renamed, grow) and adds. Memory to
- * memory; the bytes are docs/FORMAT.md section 12. Opens no file.
+/* log_payload: the payload of a frame: how far it takes each stream, control records (filters are made, deleted,
+ * renamed, grow) and adds. Memory to memory; the bytes are docs/FORMAT.md section 12. Opens no file.
  *
  * Lifetime: caller's storage, init (or zeroed) to deinit. Thread: any, on distinct objects. */
 #ifndef BLOOMERY_LOG_PAYLOAD_H
@@ -50,8 +50,9 @@ enum log_control_kind {
 
 /* Of segments and of files of pending records: raised with each kind of record, each variant or option, and each field,
  * so that a version that does not know them refuses the file. */
-#define LOG_VERSION 1
-_Static_assert(LOG_VERSION > 1 || LOG_KINDS_END == 14, "a further kind of record needs a higher version");
+#define LOG_VERSION     2
+#define LOG_VERSION_OLD 1 /* of 0.3.2 and before: log_old_decode() */
+_Static_assert(LOG_VERSION > 2 || LOG_KINDS_END == 14, "a further kind of record needs a higher version");
 
 /* A client's number of a database and the internal one (database.h) that it represents from now on. */
 struct log_database {
@@ -76,10 +77,45 @@ struct log_control {
     struct log_database swap[2];
 };
 
-/* Appends one record. 0 or -ENOMEM (nothing appended). */
+/* Before each record in its stream, and in a payload. */
+struct log_control_head {
+    uint32_t len;
+    uint32_t check; /* in the file of pending records only (log_pending.h) */
+};
+
+/* Appends one record, with its head. 0 or -ENOMEM (nothing appended). */
 int log_control_encode(struct log_bytes *bytes, const struct log_control *control) __attribute__((warn_unused_result));
 
-/* ---- payloads: the control records, then the adds ---- */
+/* ---- payloads: a head, the places, the control records, the groups of adds ---- */
+
+/* A place in a stream of records on their way to the log (log_pending.h): after those of the frame, or of a state. */
+struct log_place {
+    uint64_t chunk; /* its number; 0: before the first */
+    uint32_t used;  /* words of it, bytes in the stream of control records */
+    uint32_t stream;
+};
+
+struct log_payload_head {
+    uint32_t nplaces;
+    uint32_t control_bytes;
+    uint64_t first_control; /* number of the first control record; 0: there is none */
+};
+
+/* A group: this head, and n items. */
+struct log_group {
+    uint64_t id;
+    uint32_t layer;
+    uint32_t n;
+};
+
+_Static_assert(sizeof(struct log_place) == 16 && sizeof(struct log_payload_head) == 16 &&
+                   sizeof(struct log_group) == 16,
+               "as in the file");
+
+/* The bits of an item's ordinal. Above them can be other data, as the item's check. No layer has room for as many
+ * items. */
+#define LOG_ORDINAL_BITS 40
+#define LOG_ORDINAL_MASK ((UINT64_C(1) << LOG_ORDINAL_BITS) - 1)
 
 /* Starts the payload with control records, encoded one after the other in `records`; their numbers are first_number,
  * first_number + 1, ... 0 or -ENOMEM. To be called at most once, on an empty payload. */
@@ -90,18 +126,13 @@ int log_payload_controls(struct log_bytes *payload, uint64_t first_number, const
 int log_payload_adds(struct log_bytes *payload, uint64_t id, unsigned layer, const struct bloom_replay_item *items,
                      size_t n) __attribute__((warn_unused_result));
 
-/* The same, of items whose ordinals have other data in the bits from LOG_ORDINAL_BITS on. No layer has room for as many
- * items. */
-#define LOG_ORDINAL_BITS 40
-int log_payload_tagged_adds(struct log_bytes *payload, uint64_t id, unsigned layer,
-                            const struct bloom_replay_item *items, size_t n) __attribute__((warn_unused_result));
-
 #define LOG_ADDS_BATCH 512 /* adds that a visitor gets at most at a time */
 
-/* Slices are valid during the call. A nonzero return ends the decoding and is returned by it. Either may be NULL. */
+/* Slices are valid during the call. A nonzero return ends the decoding and is returned by it. Each may be NULL. */
 struct log_visitor {
     int (*on_control)(void *ctx, uint64_t number, const struct log_control *control, struct errbuf *err);
     int (*on_adds)(void *ctx, uint64_t id, unsigned layer, const struct bloom_replay_item *items, size_t n);
+    int (*on_place)(void *ctx, const struct log_place *place);
     void *ctx;
 };
 
@@ -115,6 +146,11 @@ enum log_status {
  * the visitor. */
 int log_payload_decode(const unsigned char *bytes, size_t len, bool has_controls, const struct log_visitor *visitor,
                        struct errbuf *err);
+
+/* The same of payloads of LOG_VERSION_OLD, which 0.3.2 has written (log_old.c). They are read only; the next save ends
+ * the last segment with them. */
+int log_old_decode(const unsigned char *bytes, size_t len, bool has_controls, const struct log_visitor *visitor,
+                   struct errbuf *err);
 
 /* ---- the layers of a small filter as bytes, bits included, for the control record of a filter created with contents.
  * Memory to memory; the filter that is encoded may be added to ---- */

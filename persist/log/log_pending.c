@@ -1,6 +1,6 @@
 /* Writing. The file grows by zeros that are written, not by a hole: a store into a mapping cannot fail, so the space
- * must be there before. A killed process leaves its stores in program order. So a state is written whole before its
- * frame, and replaces the older of two states. */
+ * must be there before. A killed process leaves its stores in program order. So a state is written whole, over the
+ * older one of two, before a chunk is freed. */
 #include "log_pending.h"
 #include "lock.h"
 
@@ -57,7 +57,7 @@ uint64_t log_pending_number(const char *name)
 
 size_t pending_state_bytes(unsigned nstreams)
 {
-    return sizeof(struct pending_state) + nstreams * sizeof(struct pending_place);
+    return sizeof(struct pending_state) + nstreams * sizeof(struct log_place);
 }
 
 uint64_t pending_state_check(const struct pending_state *state, unsigned nstreams, uint64_t salt)
@@ -163,12 +163,15 @@ static int map_more(struct log_pending *p, size_t len, void **memory_out)
         return rc;
     p->extents[p->nextents++] = (struct extent){*memory_out, len};
     p->size += len;
+    struct pending_hold *hold = atomic_load(&p->hold);
+    if (hold)
+        atomic_store(&hold->size, p->size);
     atomic_store(&mapped, p);
     return 0;
 }
 
 static void write_state(const struct log_pending *p, struct pending_state *state, uint64_t frame, uint64_t control,
-                        const struct pending_place *places)
+                        const struct log_place *places)
 {
     state->check = 0;
     atomic_signal_fence(memory_order_seq_cst); /* a kill may come between any two */
@@ -235,7 +238,9 @@ static int make_file(struct log_pending *p)
     p->states[1] = (struct pending_state *)(void *)(bytes + PENDING_HEAD_PART + pending_state_room(o->nstreams));
     write_state(p, p->states[p->newest], o->frame, o->control, NULL);
     memcpy(bytes, &header, sizeof(header));
-    atomic_store(&p->hold, (struct pending_hold *)(void *)(bytes + PENDING_HOLD_AT));
+    struct pending_hold *hold = (struct pending_hold *)(void *)(bytes + PENDING_HOLD_AT);
+    atomic_store(&hold->size, p->size);
+    atomic_store(&p->hold, hold);
     return 0;
 }
 
@@ -317,7 +322,7 @@ struct pending_chunk *log_pending_begin(const struct log_pending *p, struct pend
 
 /* ---- states ---- */
 
-void log_pending_frame(struct log_pending *p, uint64_t frame, uint64_t control, const struct pending_place *places)
+void log_pending_synced(struct log_pending *p, uint64_t frame, uint64_t control, const struct log_place *places)
 {
     lock_take(&p->lock); /* another thread may be making the file, with the state before this one */
     if (p->fd < 0) {
@@ -330,7 +335,15 @@ void log_pending_frame(struct log_pending *p, uint64_t frame, uint64_t control, 
     lock_give(&p->lock);
 }
 
-void log_pending_hold(struct log_pending *p, unsigned stream, struct pending_place adds, struct pending_place controls,
+void log_pending_noted(const struct log_pending *p, uint64_t number)
+{
+    struct pending_hold *hold = atomic_load(&p->hold);
+
+    if (hold)
+        atomic_store_explicit(&hold->noted, number, memory_order_release);
+}
+
+void log_pending_hold(struct log_pending *p, unsigned stream, struct log_place adds, struct log_place controls,
                       struct pending_chunk *const last[2])
 {
     (void)!log_pending_make(p); /* a record that finds no room reports it */

@@ -1,10 +1,10 @@
 /* log_pending: the file log/<process>.pending, which holds the records on their way to the log. The process maps the
- * file, and its threads keep their queues in it: a record is in the file once it is in its queue. The next start finds
- * the records of a killed process there and takes them as the next frame (log_reader.h). The file is never synced, so a
- * power failure may leave any bytes in it. Each record has a check, and a start uses the file only if it belongs to the
- * last frame of the log.
+ * file, and its threads keep their queues in it: a record is in the file once it is in its queue, and stays until a
+ * segment that has it is synced. A frame states how far it takes each stream, so the next start finds the records of a
+ * killed process that no frame has, and takes them as the next one (log_reader.h). The file is never synced, so a power
+ * failure may leave any bytes in it: each record has a check.
  *
- * ARCHITECTURE.md ("Records") says why records are not written before the reply instead.
+ * docs/DECISIONS.md ("The log") says why records are not written before the reply instead.
  * Bytes: docs/FORMAT.md section 13.
  *
  * The file is made of chunks, each of which belongs to a stream at a time: one for the adds of each worker, and the
@@ -44,13 +44,6 @@ struct pending_chunk {
 };
 _Static_assert(sizeof(struct pending_chunk) == PENDING_CHUNK_BYTES, "a chunk's size");
 
-/* A place in a stream: the log thread has taken the records before it. */
-struct pending_place {
-    uint64_t chunk; /* its number; 0: before the first */
-    uint32_t used;  /* words of it, bytes in the stream of control records */
-    uint32_t run;   /* adds: the word after the head of the run that continues; 0: none does */
-};
-
 struct log_pending;
 
 struct log_pending_options {
@@ -60,7 +53,7 @@ struct log_pending_options {
     uint64_t generation;
     uint64_t salt;     /* random */
     unsigned nstreams; /* workers, and one for control records */
-    uint64_t frame;    /* the last frame of the log before the first record of this file */
+    uint64_t frame;    /* the last frame of the log that is synced */
     uint64_t control;  /* the number of the next control record */
 };
 
@@ -98,21 +91,20 @@ struct pending_chunk *log_pending_begin(const struct log_pending *pending, struc
 
 uint64_t log_pending_salt(const struct log_pending *pending);
 
-/* Called by the log thread before it writes frame `frame`, which has the records of all streams up to these places.
- * `control` is the number of the next control record. */
-void log_pending_frame(struct log_pending *pending, uint64_t frame, uint64_t control,
-                       const struct pending_place *places);
+/* Called when frames up to this one are synced, before the chunks of their records are freed: the places, of all
+ * streams, to which they reach. `control` is the number of the next control record. */
+void log_pending_synced(struct log_pending *pending, uint64_t frame, uint64_t control, const struct log_place *places);
+
+/* A control record with this number is complete. */
+void log_pending_noted(const struct log_pending *pending, uint64_t number);
 
 /* Between the two calls the records of this stream and of the control records are one transaction, of which a crash in
  * between leaves nothing. `last` are the current chunks of the two streams; NULL: none. One thread at a time. */
-void log_pending_hold(struct log_pending *pending, unsigned stream, struct pending_place adds,
-                      struct pending_place controls, struct pending_chunk *const last[2]);
+void log_pending_hold(struct log_pending *pending, unsigned stream, struct log_place adds, struct log_place controls,
+                      struct pending_chunk *const last[2]);
 void log_pending_release(struct log_pending *pending);
 
 /* ---- records ---- */
-
-/* An ordinal, and above it its check. */
-#define PENDING_ORDINAL_MASK ((UINT64_C(1) << LOG_ORDINAL_BITS) - 1)
 
 struct pending_head {
     uint64_t id;
@@ -155,14 +147,10 @@ static inline uint64_t pending_run_seed(uint64_t seed, uint64_t id, unsigned lay
 static inline uint64_t pending_ordinal(uint64_t seed, uint32_t at, struct bloom_hash hash, uint64_t ordinal)
 {
     uint64_t check = pending_mix(seed, hash.h1, hash.h2, ordinal ^ (uint64_t)at << 48);
-    return (check & ~PENDING_ORDINAL_MASK) | ordinal;
+    return (check & ~LOG_ORDINAL_MASK) | ordinal;
 }
 
-/* The head of a control record, whose bytes may continue in the stream's next chunk. */
-struct pending_control {
-    uint32_t len;
-    uint32_t check;
-};
+/* Of a control record, whose head and bytes may continue in the stream's next chunk. An ordinal has its check above. */
 uint32_t pending_control_check(uint64_t salt, uint64_t number, const void *bytes, size_t len);
 
 /* ---- contents after a start ---- */
@@ -171,24 +159,30 @@ uint32_t pending_control_check(uint64_t salt, uint64_t number, const void *bytes
 void log_pending_name(uint64_t process, char name_out[PENDING_NAME]);
 uint64_t log_pending_number(const char *name); /* 0: not such a name */
 
+/* What the log has of the process: its frames end with `frame`, at these places. */
+struct pending_known {
+    uint64_t frame;
+    const struct log_place *places;
+    size_t nplaces;
+    uint64_t control; /* the number that follows the last control record in these frames; 0: they have none */
+};
+
 struct pending_found {
     bool here; /* it is no copy, and the machine has not restarted since it was made: all of it must be here, and the
                 * frames before it in the log */
     uint64_t process;
     uint64_t generation;
-    bool fits;                /* the file belongs to the last frame of the log */
-    uint64_t frame;           /* that frame; if it does not fit, the newest frame that the file knows of, or 0 */
+    uint64_t salt;
+    uint64_t frame;           /* up to this one frames were in the log */
+    bool fits;                /* the log has them */
     struct log_bytes payload; /* of the next frame; empty: there is none. The caller frees it */
     bool has_controls;
 };
 
-/* Reads the file of a process whose log ends with frame `frame`. 0, LOG_DAMAGED (not a valid file: unless it is `here`,
- * a power failure may leave this), LOG_NEWER, -ENOMEM or another -errno. */
-int log_pending_read(const struct fsops *fs, const char *path, uint64_t frame, struct pending_found *found_out,
-                     struct errbuf *err) __attribute__((warn_unused_result));
-
-/* Deletes the files of processes with lower numbers. 0 or -errno. */
-int log_pending_delete_before(const struct fsops *fs, const char *dir, uint64_t process, struct errbuf *err);
+/* Reads the file of a process. 0, LOG_DAMAGED (not a valid file: unless it is `here`, a power failure may leave this),
+ * LOG_NEWER, -ENOMEM or another -errno. */
+int log_pending_read(const struct fsops *fs, const char *path, const struct pending_known *known,
+                     struct pending_found *found_out, struct errbuf *err) __attribute__((warn_unused_result));
 
 /* ---- the file, for log_pending.c and log_pending_read.c ---- */
 
@@ -212,15 +206,17 @@ struct pending_hold {
     uint32_t stream;
     _Atomic uint32_t active;
     _Atomic uint64_t begun; /* transactions so far */
-    struct pending_place adds;
-    struct pending_place controls;
+    struct log_place adds;
+    struct log_place controls;
+    _Atomic uint64_t size;  /* of the file; this and the next: 0 in the files of LOG_VERSION_OLD */
+    _Atomic uint64_t noted; /* the number of the last complete control record */
 };
 
 struct pending_state {
     uint64_t check; /* XXH3-64, with the salt, of the bytes after it */
     uint64_t frame;
     uint64_t control;
-    struct pending_place places[];
+    struct log_place places[];
 };
 
 /* Follows from the file itself, not from its name, and from the boot of the machine; 0: not known. */

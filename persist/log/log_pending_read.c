@@ -1,6 +1,7 @@
 /* Reading. A first pass reads only the heads of the chunks, to find the used ones: the file of a busy process is large,
  * and little of it is pending. */
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <xxhash.h>
@@ -20,13 +21,12 @@ struct chunk_ref {
 struct reading {
     const struct fsops *fs;
     const char *path;
+    const struct pending_known *known;
     bool here;
     int fd;
     struct pending_header header;
     struct pending_hold hold;
     struct pending_state *state;
-    struct pending_state *later; /* of a frame that is not in the log; NULL: none */
-    bool incomplete;             /* a part of that frame is not here any more */
     struct chunk_ref *refs;
     size_t nrefs;
     struct pending_chunk *chunk; /* the one that is being read */
@@ -42,34 +42,47 @@ static int not_written(struct errbuf *err)
     return LOG_DAMAGED;
 }
 
-/* Finds the state of the two that goes with the frame. If the other one is of a later frame, which the log lost, all
- * records of that frame must be here. */
-static int read_states(struct reading *r, uint64_t frame, uint64_t *newest_out, struct errbuf *err)
+static int lacks_records(struct errbuf *err)
+{
+    errbuf_set(err, "it lacks records: it was cut, changed, or copied while its process ran");
+    return LOG_DAMAGED;
+}
+
+/* The newest of the two states counts, and the log must have its frame. LOG_VERSION_OLD: a state was written before
+ * each frame, and belongs to the log that ends with it. */
+static void choose_state(struct reading *r, struct pending_state *states[2], struct pending_found *found)
+{
+    bool old = r->header.version == LOG_VERSION_OLD;
+    int newest = !states[0] || (states[1] && states[1]->frame > states[0]->frame);
+
+    if (old && states[!newest] && states[newest]->frame > r->known->frame)
+        newest = !newest;
+    found->frame = states[newest]->frame;
+    if (old ? found->frame != r->known->frame : found->frame > r->known->frame)
+        return;
+    r->state = states[newest];
+    states[newest] = NULL;
+}
+
+static int read_states(struct reading *r, struct pending_found *found, struct errbuf *err)
 {
     size_t bytes = pending_state_bytes(r->header.nstreams), room = pending_state_room(r->header.nstreams);
     struct pending_state *states[2] = {malloc(bytes), malloc(bytes)};
-    bool valid[2] = {false, false};
     int rc = states[0] && states[1] ? 0 : -ENOMEM;
 
     for (unsigned i = 0; rc == 0 && i < 2; i++) {
         rc = fs_read_all(r->fs, r->fd, states[i], bytes, PENDING_HEAD_PART + i * room);
-        valid[i] = rc == 0 && states[i]->check == pending_state_check(states[i], r->header.nstreams, r->header.salt);
+        if (rc != 0 || states[i]->check == pending_state_check(states[i], r->header.nstreams, r->header.salt))
+            continue;
+        free(states[i]);
+        states[i] = NULL;
     }
-    *newest_out = 0;
-    for (unsigned i = 0; i < 2; i++) {
-        if (valid[i] && states[i]->frame > *newest_out)
-            *newest_out = states[i]->frame;
-        if (!valid[i] || (states[i]->frame != frame && states[i]->frame < frame)) {
-            free(states[i]);
-        } else if (states[i]->frame == frame && !r->state) {
-            r->state = states[i];
-        } else {
-            free(r->later);
-            r->later = states[i];
-        }
-    }
-    if (rc == 0 && !valid[0] && !valid[1])
+    if (rc == 0 && !states[0] && !states[1])
         rc = not_written(err);
+    if (rc == 0)
+        choose_state(r, states, found);
+    free(states[0]);
+    free(states[1]);
     return rc == FS_ENDS ? not_written(err) : rc;
 }
 
@@ -85,13 +98,36 @@ static int read_header(struct reading *r, struct errbuf *err)
     if (memcmp(h->magic, PENDING_MAGIC, sizeof(h->magic)) != 0 ||
         h->check != XXH3_64bits(h, offsetof(struct pending_header, check)))
         return not_written(err);
-    if (h->version != LOG_VERSION) {
+    if (h->version != LOG_VERSION && h->version != LOG_VERSION_OLD) {
         errbuf_set(err, WRITTEN_BY_NEWER ": its format has version %u, and this program knows version %d", h->version,
                    LOG_VERSION);
         return LOG_NEWER;
     }
     r->here = h->place && h->place == pending_place(r->fs, r->path, h->salt);
     return h->nstreams == 0 || h->nstreams > 65536 ? not_written(err) : 0;
+}
+
+/* A file that lacks records is not as its process has left it: a part of it may be half of a transaction. */
+static bool must_be_whole(const struct reading *r)
+{
+    return r->header.version == LOG_VERSION;
+}
+
+/* From where on records are taken: the places of the last frame that has some of the stream, or of the state. */
+static struct log_place begin_of(const struct reading *r, unsigned stream, uint64_t *control_out)
+{
+    struct log_place place = r->state->places[stream];
+
+    *control_out = r->state->control;
+    for (size_t i = 0; r->header.version == LOG_VERSION && i < r->known->nplaces; i++) {
+        const struct log_place *known = &r->known->places[i];
+        if (known->stream != stream || known->chunk < place.chunk ||
+            (known->chunk == place.chunk && known->used <= place.used))
+            continue;
+        place = *known;
+        *control_out = r->known->control;
+    }
+    return place;
 }
 
 /* ---- chunks ---- */
@@ -112,6 +148,8 @@ static int list_chunks(struct reading *r, struct errbuf *err)
     struct pending_chunk head;
     int rc = r->fs->size(r->fs->ctx, r->fd, &size);
 
+    if (rc == 0 && must_be_whole(r) && size < atomic_load(&r->hold.size))
+        return lacks_records(err);
     if (rc != 0 || size < first + PENDING_CHUNK_BYTES)
         return rc;
     r->refs = malloc((size_t)((size - first) / PENDING_CHUNK_BYTES) * sizeof(*r->refs));
@@ -152,6 +190,7 @@ struct run {
     uint64_t seed;
     uint64_t id;
     unsigned layer;
+    uint32_t end; /* 0: the process had not ended it */
 };
 
 static bool read_head(const struct reading *r, uint64_t seed, uint32_t at, struct run *run)
@@ -164,7 +203,7 @@ static bool read_head(const struct reading *r, uint64_t seed, uint32_t at, struc
     unsigned layer = PENDING_LAYER(&head);
     if (head.id == 0 || head.layer != pending_head_layer(seed, at, head.id, layer))
         return false;
-    *run = (struct run){pending_run_seed(seed, head.id, layer), head.id, layer};
+    *run = (struct run){pending_run_seed(seed, head.id, layer), head.id, layer, atomic_load(&head.end)};
     return true;
 }
 
@@ -172,14 +211,15 @@ static bool add_is_valid(const struct reading *r, const struct run *run, uint32_
 {
     struct bloom_replay_item item;
 
-    if (!run->id || at + PENDING_ADD_WORDS > PENDING_CHUNK_WORDS)
+    if (!run->id || at == run->end || at + PENDING_ADD_WORDS > PENDING_CHUNK_WORDS)
         return false;
     memcpy(&item, r->chunk->words + at, sizeof(item));
-    return item.ordinal == pending_ordinal(run->seed, at, item.hash, item.ordinal & PENDING_ORDINAL_MASK);
+    return item.ordinal == pending_ordinal(run->seed, at, item.hash, item.ordinal & LOG_ORDINAL_MASK);
 }
 
-/* The adds of one chunk, from *at_inout on, up to `end` at most. */
-static int take_chunk(struct reading *r, uint64_t seed, uint32_t *at_inout, uint32_t end, struct run *run)
+/* The adds of one chunk, which is read from its first word, from `begin` on, up to `end` at most. */
+static int take_chunk(struct reading *r, uint64_t seed, uint32_t *at_inout, uint32_t begin, uint32_t end,
+                      struct run *run)
 {
     uint32_t at = *at_inout;
 
@@ -187,10 +227,12 @@ static int take_chunk(struct reading *r, uint64_t seed, uint32_t *at_inout, uint
         uint32_t from = at;
         while (at < end && add_is_valid(r, run, at))
             at += PENDING_ADD_WORDS;
+        if (from < begin)
+            from = at < begin ? at : begin;
         if (at > from) {
-            int rc = log_payload_tagged_adds(r->payload, run->id, run->layer,
-                                             (const struct bloom_replay_item *)(r->chunk->words + from),
-                                             (at - from) / PENDING_ADD_WORDS);
+            int rc = log_payload_adds(r->payload, run->id, run->layer,
+                                      (const struct bloom_replay_item *)(r->chunk->words + from),
+                                      (at - from) / PENDING_ADD_WORDS);
             if (rc != 0)
                 return rc;
         }
@@ -201,53 +243,49 @@ static int take_chunk(struct reading *r, uint64_t seed, uint32_t *at_inout, uint
     }
 }
 
-static void note_reached(struct reading *r, unsigned stream, struct pending_place place)
+/* Whether the chunk that has been read up to a word has no more, and none comes after it. */
+static bool is_end(const struct reading *r, uint32_t at)
 {
-    const struct pending_place *later = r->later ? &r->later->places[stream] : &place;
-
-    if (place.chunk < later->chunk || (place.chunk == later->chunk && place.used < later->used))
-        r->incomplete = true;
+    return at >= atomic_load(&r->chunk->used) && !atomic_load(&r->chunk->next);
 }
 
-static int take_adds(struct reading *r, unsigned stream)
+static int take_adds(struct reading *r, unsigned stream, struct errbuf *err)
 {
-    struct pending_place place = r->state->places[stream], reached = place;
-    bool held = r->hold.active && r->hold.stream == stream;
-    int rc = 0;
+    uint64_t control;
+    struct log_place place = begin_of(r, stream, &control);
+    bool held = r->hold.active && r->hold.stream == stream, whole = place.chunk == 0;
+    uint64_t number = place.chunk ? place.chunk : 1;
 
-    if (place.chunk == 0)
-        place = (struct pending_place){.chunk = 1};
-    for (; !held || place.chunk <= r->hold.adds.chunk; place = (struct pending_place){.chunk = place.chunk + 1}) {
+    for (; !held || number <= r->hold.adds.chunk; number++) {
         struct run run = {0};
-        uint64_t seed = pending_chunk_seed(r->header.salt, stream, place.chunk);
-        uint32_t end = held && place.chunk == r->hold.adds.chunk ? r->hold.adds.used : PENDING_CHUNK_WORDS;
-        rc = load_chunk(r, stream, place.chunk);
-        if (rc <= 0)
+        uint32_t from = number == place.chunk ? place.used : 0, at = 0;
+        uint32_t end = held && number == r->hold.adds.chunk ? r->hold.adds.used : PENDING_CHUNK_WORDS;
+        int rc = load_chunk(r, stream, number);
+        if (rc < 0)
+            return rc;
+        if (rc == 0)
             break;
-        if (place.run)
-            (void)read_head(r, seed, place.run - PENDING_HEAD_WORDS, &run);
-        rc = take_chunk(r, seed, &place.used, end, &run);
+        rc = take_chunk(r, pending_chunk_seed(r->header.salt, stream, number), &at, from, end, &run);
         if (rc != 0)
-            break;
-        reached = place;
-        if (PENDING_CHUNK_WORDS - place.used >= PENDING_MOST_WORDS)
+            return rc;
+        whole = is_end(r, at);
+        if (PENDING_CHUNK_WORDS - at >= PENDING_MOST_WORDS)
             break; /* no process would have begun another chunk yet */
     }
-    note_reached(r, stream, reached);
-    return rc;
+    return whole || held || !must_be_whole(r) ? 0 : lacks_records(err);
 }
 
 /* ---- control records ---- */
 
 /* The next `len` bytes of the stream. 1, 0 (they are missing), -errno. */
-static int take_bytes(struct reading *r, struct pending_place *place, void *out, size_t len)
+static int take_bytes(struct reading *r, struct log_place *place, void *out, size_t len)
 {
     const uint32_t room = PENDING_CHUNK_WORDS * 8;
     unsigned char *to = out;
 
     while (len) {
         if (place->used == room || place->chunk == 0)
-            *place = (struct pending_place){.chunk = place->chunk + 1};
+            *place = (struct log_place){.chunk = place->chunk + 1};
         int rc = r->chunk->number == place->chunk ? 1 : load_chunk(r, r->header.nstreams - 1, place->chunk);
         if (rc <= 0)
             return rc;
@@ -260,82 +298,80 @@ static int take_bytes(struct reading *r, struct pending_place *place, void *out,
     return 1;
 }
 
-static int take_controls(struct reading *r, struct pending_place *reached_out)
+static int take_controls(struct reading *r, uint64_t *first_out, struct errbuf *err)
 {
-    struct pending_place place = r->state->places[r->header.nstreams - 1];
-    const struct pending_place *end = &r->hold.controls;
-    struct pending_control head;
-    int rc = 0;
+    unsigned stream = r->header.nstreams - 1;
+    struct log_place place = begin_of(r, stream, first_out);
+    const struct log_place *end = &r->hold.controls;
+    struct log_control_head head;
+    uint64_t number = *first_out;
+    int rc;
 
     r->chunk->number = 0;
-    for (uint64_t number = r->state->control;; number++) {
-        *reached_out = place;
+    for (;; number++) {
         if (r->hold.active && place.chunk == end->chunk && place.used == end->used)
-            return 0;
+            break;
         rc = take_bytes(r, &place, &head, sizeof(head));
-        if (rc <= 0 || head.len == 0 || head.len > CONTROL_MAX)
-            return rc < 0 ? rc : 0;
+        if (rc < 0)
+            return rc;
+        if (rc == 0 || head.len == 0 || head.len > CONTROL_MAX)
+            break;
         size_t before = r->controls.len;
-        if (log_bytes_reserve(&r->controls, head.len) != 0)
+        if (log_bytes_reserve(&r->controls, sizeof(head) + head.len) != 0)
             return -ENOMEM;
-        rc = take_bytes(r, &place, r->controls.ptr + before, head.len);
-        if (rc <= 0 || head.check != pending_control_check(r->header.salt, number, r->controls.ptr + before, head.len))
-            return rc < 0 ? rc : 0;
-        r->controls.len = before + head.len;
+        unsigned char *to = r->controls.ptr + before;
+        memcpy(to, &head, sizeof(head));
+        rc = take_bytes(r, &place, to + sizeof(head), head.len);
+        if (rc < 0)
+            return rc;
+        if (rc == 0 || head.check != pending_control_check(r->header.salt, number, to + sizeof(head), head.len))
+            break;
+        r->controls.len = before + sizeof(head) + head.len;
     }
+    return must_be_whole(r) && !r->hold.active && number <= atomic_load(&r->hold.noted) ? lacks_records(err) : 0;
 }
 
 /* ---- the whole ---- */
 
 static int take_records(struct reading *r, struct pending_found *found, struct errbuf *err)
 {
+    uint64_t first = 0;
+
     r->chunk = malloc(sizeof(*r->chunk));
     int rc = r->chunk ? list_chunks(r, err) : -ENOMEM;
-
-    struct pending_place reached = {0};
-
     r->payload = &found->payload;
     if (rc == 0)
-        rc = take_controls(r, &reached);
-    if (rc == 0)
-        note_reached(r, r->header.nstreams - 1, reached);
+        rc = take_controls(r, &first, err);
     if (rc == 0 && r->controls.len) {
         found->has_controls = true;
-        rc = log_payload_controls(&found->payload, r->state->control, &r->controls);
+        rc = log_payload_controls(&found->payload, first, &r->controls);
     }
     for (unsigned i = 0; rc == 0 && i + 1 < r->header.nstreams; i++)
-        rc = take_adds(r, i);
-    if (rc == 0 && r->incomplete) {
-        found->fits = found->has_controls = false;
-        found->frame = r->later->frame;
-        log_bytes_deinit(&found->payload);
-    }
+        rc = take_adds(r, i, err);
     return rc;
 }
 
-int log_pending_read(const struct fsops *fs, const char *path, uint64_t frame, struct pending_found *found_out,
-                     struct errbuf *err)
+int log_pending_read(const struct fsops *fs, const char *path, const struct pending_known *known,
+                     struct pending_found *found_out, struct errbuf *err)
 {
-    struct reading r = {.fs = fs, .path = path, .fd = -1};
+    struct reading r = {.fs = fs, .path = path, .known = known, .fd = -1};
     struct pending_found found = {0};
     int rc = fs->open(fs->ctx, path, FS_READ, &r.fd);
 
     if (rc == 0)
         rc = read_header(&r, err);
     if (rc == 0)
-        rc = read_states(&r, frame, &found.frame, err);
+        rc = read_states(&r, &found, err);
     if (rc == 0) {
         found.process = r.header.process;
         found.generation = r.header.generation;
+        found.salt = r.header.salt;
         found.fits = r.state != NULL;
     }
-    if (rc == 0 && found.fits) {
-        found.frame = frame;
+    if (rc == 0 && found.fits)
         rc = take_records(&r, &found, err);
-    }
-    if (rc < 0) {
+    if (rc < 0)
         errbuf_set(err, "%s", fs_error_text(rc));
-    }
     if (rc != 0)
         log_bytes_deinit(&found.payload);
     found.here = r.here;
@@ -344,7 +380,6 @@ int log_pending_read(const struct fsops *fs, const char *path, uint64_t frame, s
         fs->close(fs->ctx, r.fd);
     log_bytes_deinit(&r.controls);
     free(r.state);
-    free(r.later);
     free(r.refs);
     free(r.chunk);
     return rc;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "alloc.h"
 #include "log_frame.h"
 #include "log_reader_internal.h"
 #include "errbuf.h"
@@ -26,6 +27,7 @@ static int count_control(void *ctx, uint64_t number, const struct log_control *c
     struct log_reader *r = ctx;
 
     r->summary.controls++;
+    r->known.control = number + 1;
     (void)note_number(ctx, number, control, err);
     return r->options.on_control ? r->options.on_control(r->options.ctx, number, control, err) : 0;
 }
@@ -39,6 +41,29 @@ static int count_adds(void *ctx, uint64_t id, unsigned layer, const struct bloom
     return 0;
 }
 
+static int note_place(void *ctx, const struct log_place *place)
+{
+    struct log_reader *r = ctx;
+
+    for (size_t i = 0; i < r->known.n; i++) {
+        if (r->known.places[i].stream != place->stream)
+            continue;
+        r->known.places[i] = *place;
+        return 0;
+    }
+    if (GROW(r->known.places, r->known.n, r->known.size) != 0)
+        return -ENOMEM;
+    r->known.places[r->known.n++] = *place;
+    return 0;
+}
+
+static int decode(const struct segment *segment, const struct log_frame *frame, const struct log_visitor *visitor,
+                  struct errbuf *err)
+{
+    return (segment->old ? log_old_decode : log_payload_decode)(frame->payload, frame->payload_len, frame->has_controls,
+                                                                visitor, err);
+}
+
 static void note_synced(struct log_reader *r, const struct log_frame *frame)
 {
     if (frame->synced > r->summary.synced)
@@ -46,16 +71,18 @@ static void note_synced(struct log_reader *r, const struct log_frame *frame)
 }
 
 /* A valid frame, in its turn. */
-static int take_frame(struct log_reader *r, const struct log_frame *frame, size_t len, struct errbuf *err)
+static int take_frame(struct log_reader *r, const struct segment *segment, const struct log_frame *frame, size_t len,
+                      struct errbuf *err)
 {
-    const struct log_visitor visitor = {.on_control = count_control, .on_adds = count_adds, .ctx = r};
-    int rc = log_payload_decode(frame->payload, frame->payload_len, frame->has_controls, &visitor, err);
+    const struct log_visitor visitor = {
+        .on_control = count_control, .on_adds = count_adds, .on_place = note_place, .ctx = r};
+    int rc = decode(segment, frame, &visitor, err);
 
     if (rc != 0) {
         /* After an invalid record the frame may have others. Their numbers are not reused, and after a save without
          * them later starts skip them. */
         const struct log_visitor numbers = {.on_control = note_number, .ctx = r};
-        (void)log_payload_decode(frame->payload, frame->payload_len, frame->has_controls, &numbers, NULL);
+        (void)decode(segment, frame, &numbers, NULL);
         errbuf_prefix(err, "frame %" PRIu64, frame->sequence);
         return rc;
     }
@@ -121,8 +148,6 @@ static int pass_over(struct log_reader *r, struct segment *segment, const struct
     }
     if (used > *at && segment->limit == UINT64_MAX) {
         r->summary.torn_bytes = used - *at;
-        r->cut = segment->number;
-        r->cut_at = *at;
         log_report(r, STORE_WARNING,
                    "%s/%08" PRIu64 ".log: frame %" PRIu64
                    " at byte %zu is invalid and not known to be synced: the log ends before it, and the rest (%zu "
@@ -147,15 +172,16 @@ static int read_frames(struct log_reader *r, struct segment *segment, const stru
             continue;
         }
         segment->ended = frame.payload_len == 0 && frame.has_controls;
+        segment->end = at + n;
         if (frame.payload_len == 0) {
             note_synced(r, &frame);
             at += n;
             continue;
         }
-        rc = take_frame(r, &frame, n, err);
+        rc = take_frame(r, segment, &frame, n, err);
         if (rc == LOG_DAMAGED) {
             rc = log_found_damage(r, segment, err);
-            segment->gaps = true; /* not to be carried over either */
+            segment->gaps = true;
             r->expected++;
         }
         segment->last = r->expected - 1;
@@ -210,9 +236,13 @@ static int found_gap(struct log_reader *r, const struct segment *segment, struct
 
 static void note_process(struct log_reader *r, uint64_t process)
 {
-    if (r->process != process && r->options.on_process)
+    if (r->known.process == process)
+        return;
+    if (r->options.on_process)
         r->options.on_process(r->options.ctx);
-    r->process = process;
+    r->known.process = process;
+    r->known.n = 0;
+    r->known.control = 0;
 }
 
 static int read_segment(struct log_reader *r, struct segment *segment, struct errbuf *err)
@@ -228,6 +258,7 @@ static int read_segment(struct log_reader *r, struct segment *segment, struct er
         return rc;
     note_process(r, segment->process);
     r->expected = segment->first;
+    segment->end = LOG_HEADER_BYTES;
     if (segment->first - 1 > r->summary.synced)
         r->summary.synced = segment->first - 1;
     TRY(log_read_segment(r, segment, UINT64_MAX, &file, err));
@@ -250,19 +281,6 @@ static struct segment *last_segment(struct log_reader *r)
     return last ? &r->segments[last - 1] : NULL;
 }
 
-/* Frames may be missing after accepted damage, so they cannot be carried over. A save will follow anyway. */
-static int note_tail(struct log_reader *r, struct errbuf *err)
-{
-    const struct segment *last = last_segment(r);
-
-    if (last && last->gaps)
-        return log_sync_segment(r, last, err);
-    if (!last || r->summary.synced + 1 >= r->expected)
-        return 0;
-    r->summary.tail = r->expected - 1 - r->summary.synced;
-    return 0;
-}
-
 /* A process that was killed has left a file. */
 static void note_missing_file(struct log_reader *r)
 {
@@ -270,8 +288,8 @@ static void note_missing_file(struct log_reader *r)
 
     if (!last || !last->has_pending || last->ended || last->ends_process)
         return;
-    for (size_t i = 0; i < r->npending_files; i++)
-        if (r->pending_files[i] == last->process)
+    for (size_t i = 0; i < r->pending.nfiles; i++)
+        if (r->pending.files[i] == last->process)
             return;
     r->summary.unknown = true;
     log_report(r, STORE_WARNING,
@@ -281,27 +299,24 @@ static void note_missing_file(struct log_reader *r)
 }
 
 /* The pending records of a process, as the next frame. */
-static int take_pending(struct log_reader *r, struct pending_found *found, struct errbuf *err)
+static int take_pending(struct log_reader *r, uint64_t process, struct errbuf *err)
 {
-    const struct log_frame frame = {
-        .sequence = r->expected ? r->expected : 1,
-        .synced = r->summary.synced,
-        .has_controls = found->has_controls,
-        .payload = found->payload.ptr,
-        .payload_len = found->payload.len,
-    };
+    const struct log_visitor visitor = {.on_control = count_control, .on_adds = count_adds, .ctx = r};
+    struct pending_found *found = &r->pending.found[r->pending.n];
     uint64_t adds = r->summary.adds, controls = r->summary.controls;
 
+    TRY(log_read_pending(r, process, found, err));
+    if (found->payload.len == 0)
+        return 0;
+    r->pending.n++;
     note_process(r, found->process);
-    int rc = take_frame(r, &frame, found->payload.len, err);
-    if (rc == 0) {
-        r->summary.pending++;
-        log_report(r, STORE_NOTICE,
-                   "%s/%08" PRIu64 ".pending: %" PRIu64 " adds and %" PRIu64
-                   " control records that the previous process had not yet written to the log",
-                   r->log_dir.text, found->process, r->summary.adds - adds, r->summary.controls - controls);
-    }
-    return rc;
+    TRY(log_payload_decode(found->payload.ptr, found->payload.len, found->has_controls, &visitor, err));
+    r->summary.pending++;
+    log_report(r, STORE_NOTICE,
+               "%s/%08" PRIu64 ".pending: %" PRIu64 " adds and %" PRIu64
+               " control records that the previous process had not yet written to the log",
+               r->log_dir.text, found->process, r->summary.adds - adds, r->summary.controls - controls);
+    return 0;
 }
 
 /* A save notes how far the log is on the disk, then takes place. */
@@ -356,10 +371,16 @@ static int read_all(struct log_reader *r, struct errbuf *err)
         TRY(read_segment(r, &r->segments[i], err));
     }
     TRY(check_reach(r, err));
-    TRY(note_tail(r, err));
-    TRY(log_read_pending(r, take_pending, err));
     note_missing_file(r);
-    r->summary.tail += r->summary.pending;
+    const struct segment *last = last_segment(r);
+    if (last && !last->gaps && r->summary.synced + 1 < r->expected)
+        r->summary.tail = r->expected - 1 - r->summary.synced;
+    for (size_t i = 0; i < r->pending.nfiles; i++)
+        TRY(take_pending(r, r->pending.files[i], err));
+    r->expected = (r->expected ? r->expected : 1) + r->pending.n;
+    r->summary.next_segment += r->pending.n;
+    r->summary.unsettled =
+        r->summary.tail || r->summary.torn_bytes || r->pending.nfiles || r->summary.unknown || (last && last->gaps);
     return 0;
 }
 
@@ -384,27 +405,23 @@ int log_reader_open(const struct log_reader_options *options, struct log_reader 
         log_reader_close(r);
         return rc;
     }
-    r->summary.next_sequence = r->expected ? r->expected : 1;
+    r->summary.next_sequence = r->expected;
     *summary_out = r->summary;
+    if (r->pending.n) /* those of log_reader_settle() */
+        summary_out->last_segment = r->summary.next_segment - 1;
     *reader_out = r;
     return LOG_OK;
-}
-
-int log_reader_keep_cut(struct log_reader *r, struct errbuf *err)
-{
-    const struct segment *last = last_segment(r);
-
-    return r->cut && last->number == r->cut ? log_keep_cut(r, last, r->cut_at, r->summary.torn_bytes, err) : 0;
 }
 
 void log_reader_close(struct log_reader *r)
 {
     if (!r)
         return;
-    for (size_t i = 0; i < r->npending; i++)
-        log_bytes_deinit(&r->pending[i].payload);
-    free(r->pending);
-    free(r->pending_files);
+    for (size_t i = 0; i < r->pending.n; i++)
+        log_bytes_deinit(&r->pending.found[i].payload);
+    free(r->pending.found);
+    free(r->pending.files);
+    free(r->known.places);
     free(r->segments);
     free(r);
 }
@@ -413,12 +430,12 @@ void log_reader_close(struct log_reader *r)
 
 size_t log_reader_parts(const struct log_reader *r)
 {
-    return r->nsegments + r->npending;
+    return r->nsegments + r->pending.n;
 }
 
 uint64_t log_reader_process(const struct log_reader *r, size_t part)
 {
-    return part < r->nsegments ? r->segments[part].process : r->pending[part - r->nsegments].process;
+    return part < r->nsegments ? r->segments[part].process : r->pending.found[part - r->nsegments].process;
 }
 
 /* That process is the last one that started with fewer generations. */
@@ -431,14 +448,14 @@ uint64_t log_reader_counted_before(const struct log_reader *r, uint64_t generati
         if (!segment->unused && !segment->lost && segment->generation < generation && segment->process > process)
             process = segment->process;
     }
-    for (size_t i = 0; i < r->npending; i++)
-        if (r->pending[i].generation < generation && r->pending[i].process > process)
-            process = r->pending[i].process;
+    for (size_t i = 0; i < r->pending.n; i++)
+        if (r->pending.found[i].generation < generation && r->pending.found[i].process > process)
+            process = r->pending.found[i].process;
     return process;
 }
 
-/* Reads a segment that has been verified again and yields its frames from number `from` on. */
-static int read_again(struct log_reader *r, const struct segment *segment, uint64_t from,
+/* Reads a segment that has been verified again and yields its frames. */
+static int read_again(struct log_reader *r, const struct segment *segment,
                       int (*on_frame)(void *ctx, const struct log_frame *frame, struct errbuf *err), void *ctx,
                       struct errbuf *err)
 {
@@ -461,7 +478,7 @@ static int read_again(struct log_reader *r, const struct segment *segment, uint6
         if (n == 0 || frame.sequence >= segment->limit)
             break;
         bool mark = frame.payload_len == 0;
-        rc = frame.sequence >= from && !mark ? on_frame(ctx, &frame, err) : LOG_OK;
+        rc = !mark ? on_frame(ctx, &frame, err) : LOG_OK;
         expected = frame.sequence + !mark;
         at += n;
     }
@@ -478,13 +495,14 @@ static int read_again(struct log_reader *r, const struct segment *segment, uint6
 
 struct adds_visitor {
     struct log_visitor visitor;
+    const struct segment *segment;
     bool accept_loss;
 };
 
 static int visit_adds(void *ctx, const struct log_frame *frame, struct errbuf *err)
 {
     struct adds_visitor *v = ctx;
-    int rc = log_payload_decode(frame->payload, frame->payload_len, frame->has_controls, &v->visitor, err);
+    int rc = decode(v->segment, frame, &v->visitor, err);
 
     return rc == LOG_DAMAGED && v->accept_loss ? LOG_OK : rc; /* it has been reported */
 }
@@ -495,67 +513,21 @@ int log_reader_adds(struct log_reader *r, size_t part,
                     void *ctx, struct errbuf *err)
 {
     if (part >= r->nsegments) {
-        const struct pending_found *pending = &r->pending[part - r->nsegments];
+        const struct pending_found *pending = &r->pending.found[part - r->nsegments];
         return log_payload_decode(pending->payload.ptr, pending->payload.len, pending->has_controls,
                                   &(struct log_visitor){.on_adds = on_adds, .ctx = ctx}, err);
     }
     const struct segment *segment = &r->segments[part];
     struct adds_visitor visitor = {{.on_adds = on_adds, .ctx = ctx},
+                                   segment,
                                    r->options.on_damage != LOG_REFUSE || segment->number < r->options.accepted};
 
     if (segment->unused || segment->lost)
         return LOG_OK;
-    return read_again(r, segment, 0, visit_adds, &visitor, err);
+    return read_again(r, segment, visit_adds, &visitor, err);
 }
 
-struct tail_visitor {
-    int (*on_frame)(void *ctx, const struct log_carried *frame);
-    void *ctx;
-    const struct segment *segment;
-};
-
-static int carry(const struct tail_visitor *v, const struct log_carried *frame, struct errbuf *err)
+int log_reader_settle(struct log_reader *r, struct errbuf *err)
 {
-    int rc = v->on_frame(v->ctx, frame);
-
-    if (rc < 0)
-        errbuf_set(err, "%s", fs_error_text(rc));
-    return rc;
-}
-
-static int visit_tail(void *ctx, const struct log_frame *frame, struct errbuf *err)
-{
-    const struct tail_visitor *v = ctx;
-
-    return carry(v,
-                 &(struct log_carried){
-                     .payload = frame->payload,
-                     .len = frame->payload_len,
-                     .has_controls = frame->has_controls,
-                     .process = v->segment->process,
-                     .generation = v->segment->generation,
-                 },
-                 err);
-}
-
-int log_reader_tail(struct log_reader *r, int (*on_frame)(void *ctx, const struct log_carried *frame), void *ctx,
-                    struct errbuf *err)
-{
-    struct tail_visitor visitor = {on_frame, ctx, last_segment(r)};
-
-    if (r->summary.tail > r->summary.pending)
-        TRY(read_again(r, visitor.segment, r->summary.synced + 1, visit_tail, &visitor, err));
-    for (size_t i = 0; i < r->npending; i++) {
-        const struct pending_found *pending = &r->pending[i];
-        const struct log_carried frame = {
-            .payload = pending->payload.ptr,
-            .len = pending->payload.len,
-            .has_controls = pending->has_controls,
-            .process = pending->process,
-            .generation = pending->generation,
-            .ends_process = true,
-        };
-        TRY(carry(&visitor, &frame, err));
-    }
-    return LOG_OK;
+    return log_settle(r, last_segment(r), err);
 }

@@ -8,7 +8,7 @@
  * segment, or the save says so. Damage is reported and stops the reading, unless the caller accepts the loss: then the
  * reader takes all valid frames, also those after the damage.
  *
- * Nothing on disk is changed, but by log_reader_keep_cut(). Lifetime: log_reader_open() to log_reader_close(). Thread:
+ * Nothing on disk is changed, but by log_reader_settle(). Lifetime: log_reader_open() to log_reader_close(). Thread:
  * "pool"; log_reader_adds() by many at a time. */
 #ifndef BLOOMERY_LOG_READER_H
 #define BLOOMERY_LOG_READER_H
@@ -20,7 +20,6 @@
 #include "errbuf.h"
 #include "fsops.h"
 #include "log_payload.h"
-#include "log_writer.h"
 #include "store.h"
 
 struct log_reader;
@@ -63,9 +62,10 @@ struct log_reader_summary {
     uint64_t next_sequence; /* >= 1 */
     uint64_t next_control;  /* above all control records that were read; >= 1 */
     uint64_t synced;        /* frames up to this number are on the disk for certain */
-    uint64_t tail;          /* number of frames after it: log_reader_tail() */
+    uint64_t tail;          /* number of frames after it */
+    bool unsettled;         /* log_reader_settle() has something to do */
     bool unknown;           /* a killed process's file of pending records is missing */
-    uint64_t pending;       /* of these, the frames made of records that were pending when a process died */
+    uint64_t pending;       /* processes whose records were pending when they died */
 };
 
 /* Verifies the log. LOG_OK, LOG_DAMAGED or LOG_NEWER (the errbuf has the place and the reason), the result of
@@ -74,10 +74,6 @@ struct log_reader_summary {
 int log_reader_open(const struct log_reader_options *options, struct log_reader **reader_out,
                     struct log_reader_summary *summary_out, struct errbuf *err) __attribute__((warn_unused_result));
 void log_reader_close(struct log_reader *reader); /* NULL is fine */
-
-/* Copies a torn tail to a file beside its segment, because a later save deletes the segment; reports the file's name.
- * Without a torn tail it does nothing. The only call that changes anything on the disk. 0 or -errno. */
-int log_reader_keep_cut(struct log_reader *reader, struct errbuf *err) __attribute__((warn_unused_result));
 
 /* The number of parts with adds (segments, and pending records), and the process of each part. */
 size_t log_reader_parts(const struct log_reader *reader);
@@ -94,12 +90,12 @@ int log_reader_adds(struct log_reader *reader, size_t part,
                                    size_t n),
                     void *ctx, struct errbuf *err) __attribute__((warn_unused_result));
 
-/* Yields the frames that may be unsynced. After a failed sync they may be readable from memory only, and another sync
- * would not bring them to the disk: so the next process writes them again (log_writer_carry()). Then yields the pending
- * records of dead processes, as the next frames. LOG_OK, -errno, the result of the callback, or LOG_DAMAGED when the
- * file has changed since log_reader_open(). */
-int log_reader_tail(struct log_reader *reader, int (*on_frame)(void *ctx, const struct log_carried *frame), void *ctx,
-                    struct errbuf *err) __attribute__((warn_unused_result));
+/* Puts on the disk what may be in memory only: frames that nothing calls synced, and the pending records of dead
+ * processes, each as a segment, which have the last numbers before next_segment and next_sequence. After a failed sync
+ * a segment may be readable from memory only, and another sync would not bring it to the disk: so it is copied, without
+ * a torn tail, which becomes a file of its own. To be called before anything is written that builds upon them, and
+ * again if it fails. 0 or -errno. */
+int log_reader_settle(struct log_reader *reader, struct errbuf *err) __attribute__((warn_unused_result));
 
 /* Bytes of the segments from `from` on, as the file system has them, for a first estimate of the work. 0 or -errno. */
 int log_bytes_on_disk(const struct fsops *fs, const char *dir, uint64_t from, uint64_t *bytes_out);

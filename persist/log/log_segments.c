@@ -8,12 +8,13 @@
 
 #include "alloc.h"
 #include "log_frame.h"
+#include "log_writer.h"
 #include "log_reader_internal.h"
 #include "errbuf.h"
 
 #define SEGMENT_BYTES_MAX (UINT64_C(4) << 30) /* a larger file is no segment of ours: frames are below 1 GB */
 
-void log_report(struct log_reader *r, enum store_severity severity, const char *fmt, ...)
+void log_report(const struct log_reader *r, enum store_severity severity, const char *fmt, ...)
 {
     char text[ERRBUF_SIZE];
     va_list args;
@@ -30,9 +31,9 @@ void log_report(struct log_reader *r, enum store_severity severity, const char *
 
 static int note_pending(struct log_reader *r, uint64_t process)
 {
-    if (GROW(r->pending_files, r->npending_files, r->pending_size) != 0)
+    if (GROW(r->pending.files, r->pending.nfiles, r->pending.size) != 0)
         return -ENOMEM;
-    r->pending_files[r->npending_files++] = process;
+    r->pending.files[r->pending.nfiles++] = process;
     return 0;
 }
 
@@ -70,6 +71,13 @@ static int by_number(const void *a, const void *b)
     return x->number < y->number ? -1 : x->number > y->number;
 }
 
+static int by_process(const void *a, const void *b)
+{
+    const uint64_t *x = a, *y = b;
+
+    return *x < *y ? -1 : *x > *y;
+}
+
 static int list_segments(struct log_reader *r, struct errbuf *err)
 {
     int rc = r->fs->list(r->fs->ctx, r->log_dir.text, note_name, r);
@@ -80,7 +88,10 @@ static int list_segments(struct log_reader *r, struct errbuf *err)
     }
     if (r->nsegments)
         qsort(r->segments, r->nsegments, sizeof(*r->segments), by_number);
-    return 0;
+    if (r->pending.nfiles)
+        qsort(r->pending.files, r->pending.nfiles, sizeof(*r->pending.files), by_process);
+    r->pending.found = calloc(r->pending.nfiles + 1, sizeof(*r->pending.found));
+    return r->pending.found ? 0 : -ENOMEM;
 }
 
 /* ---- files ---- */
@@ -114,7 +125,7 @@ int log_read_segment(const struct log_reader *r, const struct segment *segment, 
         rc = -EFBIG;
     if (size > most)
         size = most;
-    if (rc == 0 && !(ptr = malloc(size ? (size_t)size : 1)))
+    if (rc == 0 && !(ptr = malloc((size_t)size + LOG_FRAME_HEAD_MAX))) /* a mark may be put behind it */
         rc = -ENOMEM;
     if (rc == 0)
         rc = fs_read_all(r->fs, fd, ptr, (size_t)size, 0);
@@ -138,40 +149,114 @@ size_t log_used_bytes(const struct bytes *file)
     return len;
 }
 
-int log_sync_segment(struct log_reader *r, const struct segment *segment, struct errbuf *err)
+/* A torn tail stays as a file of its own, because a later save deletes the segment. */
+static int keep_cut(const struct log_reader *r, uint64_t number, const struct bytes *file, size_t at,
+                    struct errbuf *err)
 {
+    char name[LOG_CUT_NAME];
     struct path path;
-    int fd;
 
-    segment_path(r, segment, &path);
-    int rc = r->fs->open(r->fs->ctx, path.text, FS_READ, &fd);
-    if (rc == 0) {
-        rc = r->fs->sync(r->fs->ctx, fd);
-        r->fs->close(r->fs->ctx, fd);
-    }
+    if (file->len <= at)
+        return 0;
+    log_cut_name(number, at, name);
+    log_path_in(r, name, &path);
+    int rc = fs_write_file(r->fs, path.text, file->ptr + at, file->len - at);
+    if (rc == 0)
+        log_report(r, STORE_NOTICE, "the cut bytes are kept as %s; nothing needs this file", path.text);
+    else
+        errbuf_set(err, "%s: %s", path.text, fs_error_text(rc));
+    return rc;
+}
+
+/* The segment gets its name when it is on the disk. */
+static int write_segment(const struct log_reader *r, uint64_t number, const struct bytes *bytes, struct errbuf *err)
+{
+    char name[LOG_SEGMENT_NAME];
+    struct path path, draft;
+
+    log_draft_name(number, name);
+    log_path_in(r, name, &draft);
+    log_segment_name(number, name);
+    log_path_in(r, name, &path);
+    int rc = fs_write_file(r->fs, draft.text, bytes->ptr, bytes->len);
+    if (rc == 0)
+        rc = r->fs->rename(r->fs->ctx, draft.text, path.text);
     if (rc != 0)
         errbuf_set(err, "%s: %s", path.text, fs_error_text(rc));
     return rc;
 }
 
-int log_keep_cut(struct log_reader *r, const struct segment *segment, size_t at, size_t len, struct errbuf *err)
+/* A copy: its valid frames, and a mark that they are synced and, unless there are pending records, all of the process.
+ */
+static int settle_segment(struct log_reader *r, const struct segment *last, struct errbuf *err)
 {
-    char name[LOG_CUT_NAME];
+    struct log_frame mark = {.sequence = r->expected - r->pending.n, .has_controls = true};
     struct bytes file;
-    struct path path;
-    TRY(log_read_segment(r, segment, UINT64_MAX, &file, err));
-    if (file.len < at + len)
-        len = file.len > at ? file.len - at : 0;
-    log_cut_name(segment->number, at, name);
-    log_path_in(r, name, &path);
-    int rc = fs_write_file(r->fs, path.text, file.ptr + at, len);
+
+    mark.synced = mark.sequence - 1;
+    for (size_t i = 0; i < r->pending.n; i++)
+        mark.has_controls &= r->pending.found[i].process != last->process;
+    TRY(log_read_segment(r, last, UINT64_MAX, &file, err));
+    size_t used = log_used_bytes(&file);
+    file.len = used > last->end ? used : last->end;
+    int rc = keep_cut(r, last->number, &file, last->end, err);
+    if (!last->gaps)
+        file.len = last->end + log_frame_head(&mark, last->salt, file.ptr + last->end);
     if (rc == 0)
-        rc = r->fs->sync_dir(r->fs->ctx, r->log_dir.text);
-    if (rc == 0)
-        log_report(r, STORE_NOTICE, "the cut bytes are kept as %s; nothing needs this file", path.text);
-    else
-        errbuf_set(err, "%s: %s", path.text, fs_error_text(rc));
+        rc = write_segment(r, last->number, &file, err);
     free(file.ptr);
+    return rc;
+}
+
+/* A segment of its own for the pending records of a process: they are its last frame. */
+static int settle_pending(struct log_reader *r, size_t i, uint64_t previous, struct errbuf *err)
+{
+    const struct pending_found *found = &r->pending.found[i];
+    const struct log_frame frame = {
+        .sequence = r->expected - r->pending.n + i,
+        .synced = r->expected - r->pending.n + i - 1,
+        .has_controls = found->has_controls,
+        .payload = found->payload.ptr,
+        .payload_len = found->payload.len,
+    };
+    const struct log_header header = {
+        .number = r->summary.next_segment - r->pending.n + i,
+        .first = frame.sequence,
+        .salt = found->salt,
+        .process = found->process,
+        .generation = found->generation,
+        .sealed = frame.sequence,
+        .previous = previous,
+        .ends_process = true,
+    };
+    struct bytes file = {malloc(LOG_HEADER_BYTES + LOG_FRAME_HEAD_MAX + frame.payload_len), LOG_HEADER_BYTES};
+
+    if (!file.ptr)
+        return -ENOMEM;
+    log_header_encode(&header, file.ptr);
+    file.len += log_frame_head(&frame, header.salt, file.ptr + file.len);
+    memcpy(file.ptr + file.len, frame.payload, frame.payload_len);
+    file.len += frame.payload_len;
+    int rc = write_segment(r, header.number, &file, err);
+    free(file.ptr);
+    return rc;
+}
+
+int log_settle(struct log_reader *r, const struct segment *last, struct errbuf *err)
+{
+    char name[PENDING_NAME];
+    struct path path;
+    int rc = last && !last->ended && !last->ends_process ? settle_segment(r, last, err) : 0;
+
+    for (size_t i = 0; rc == 0 && i < r->pending.n; i++)
+        rc = settle_pending(r, i, i ? r->summary.next_segment - r->pending.n + i - 1 : r->summary.last_segment, err);
+    if (rc == 0 && (rc = r->fs->sync_dir(r->fs->ctx, r->log_dir.text)) != 0)
+        errbuf_set(err, "%s: %s", r->log_dir.text, fs_error_text(rc));
+    for (size_t i = 0; rc == 0 && i < r->pending.nfiles; i++) { /* if it cannot be, the next start does it */
+        log_pending_name(r->pending.files[i], name);
+        log_path_in(r, name, &path);
+        (void)r->fs->unlink(r->fs->ctx, path.text);
+    }
     return rc;
 }
 
@@ -223,6 +308,7 @@ static int take_header(struct segment *segment, const struct bytes *file, struct
     segment->process = header.process;
     segment->ends_process = header.ends_process;
     segment->has_pending = header.has_pending;
+    segment->old = header.old;
     segment->generation = header.generation;
     segment->sealed = header.sealed;
     segment->previous = header.previous;
@@ -236,8 +322,9 @@ static bool is_no_file(int rc)
     return rc == -ENOENT || rc == -ENOTDIR || rc == -ELOOP || rc == -EISDIR;
 }
 
-/* The header of a segment is synced before its first frame. So a segment with a wrong header and no other contents is a
- * file that had just been made. A name without a file counts as missing: the check for missing frames reports it. */
+/* A segment gets its name when its header is synced. Versions up to 0.3.2 gave the name first, so after a segment of
+ * theirs one with a wrong header and no other contents is a file that had just been made. A name without a file counts
+ * as missing: the check for missing frames reports it. */
 static int read_header(struct log_reader *r, struct segment *segment, struct errbuf *err)
 {
     struct bytes file;
@@ -253,12 +340,14 @@ static int read_header(struct log_reader *r, struct segment *segment, struct err
         return rc;
     rc = take_header(segment, &file, err);
     free(file.ptr);
+    if (rc == LOG_OK)
+        r->old = segment->old;
     if (rc == LOG_NEWER)
         errbuf_prefix(err, "%s/%08" PRIu64 ".log", r->log_dir.text, segment->number);
     if (rc != LOG_DAMAGED)
         return rc;
     TRY(log_read_segment(r, segment, UINT64_MAX, &file, err));
-    segment->unused = log_used_bytes(&file) <= LOG_HEADER_BYTES;
+    segment->unused = r->old && log_used_bytes(&file) <= LOG_HEADER_BYTES;
     segment->lost = !segment->unused;
     free(file.ptr);
     return segment->lost ? log_found_damage(r, segment, err) : 0;
@@ -300,13 +389,6 @@ int log_find_segments(struct log_reader *r, struct errbuf *err)
 
 /* ---- records that were pending when their processes died (log_pending.h) ---- */
 
-static int by_process(const void *a, const void *b)
-{
-    const uint64_t *x = a, *y = b;
-
-    return *x < *y ? -1 : *x > *y;
-}
-
 /* The next process has written all of it to the log, before its own records, but died before it could delete the file;
  * or the file is of another directory, over which this one was copied. */
 static bool has_ended(const struct log_reader *r, uint64_t process)
@@ -323,6 +405,8 @@ static int check_payload(const struct pending_found *found, struct errbuf *err)
 {
     const struct log_visitor nobody = {.ctx = NULL};
 
+    if (found->payload.len == 0)
+        return LOG_OK;
     if (found->payload.len <= LOG_PAYLOAD_MAX)
         return log_payload_decode(found->payload.ptr, found->payload.len, found->has_controls, &nobody, err);
     errbuf_set(err, "it has %zu bytes of records", found->payload.len);
@@ -333,13 +417,15 @@ static int check_payload(const struct pending_found *found, struct errbuf *err)
  * damage, or a newer version's, and never passed over without a word. */
 static int read_file(struct log_reader *r, uint64_t process, struct pending_found *found, struct errbuf *err)
 {
-    uint64_t last = r->expected ? r->expected - 1 : 0;
+    uint64_t last = (r->expected ? r->expected - 1 : 0) + r->pending.n;
     char name[PENDING_NAME];
     struct path path;
 
     log_pending_name(process, name);
     log_path_in(r, name, &path);
-    int rc = log_pending_read(r->fs, path.text, last, found, err);
+    const struct pending_known known = {last, r->known.places, r->known.process == process ? r->known.n : 0,
+                                        r->known.control};
+    int rc = log_pending_read(r->fs, path.text, &known, found, err);
     if (rc == LOG_DAMAGED && found->here)
         return found_damage(r, name, process, err);
     if (rc == LOG_DAMAGED) { /* a power failure may leave this, and no promise needs the file then */
@@ -352,7 +438,7 @@ static int read_file(struct log_reader *r, uint64_t process, struct pending_foun
         errbuf_set(err,
                    "it ends with frame %" PRIu64 ", but %s has the records after frame %" PRIu64 ": %" PRIu64
                    " frames are missing",
-                   last, name, found->frame - 1, found->frame - 1 - last);
+                   last, name, found->frame, found->frame - last);
         return log_found_damage(r, &end, err);
     }
     if (rc == 0 && found->fits) {
@@ -371,29 +457,10 @@ static int read_file(struct log_reader *r, uint64_t process, struct pending_foun
     return rc;
 }
 
-int log_read_pending(struct log_reader *r,
-                     int (*take)(struct log_reader *r, struct pending_found *found, struct errbuf *err),
-                     struct errbuf *err)
+int log_read_pending(struct log_reader *r, uint64_t process, struct pending_found *found_out, struct errbuf *err)
 {
-    int rc = 0;
-
-    if (r->npending_files == 0)
-        return 0;
-    qsort(r->pending_files, r->npending_files, sizeof(*r->pending_files), by_process);
-    r->pending = calloc(r->npending_files, sizeof(*r->pending));
-    if (!r->pending)
-        return -ENOMEM;
-    for (size_t i = 0; rc == 0 && i < r->npending_files; i++) {
-        struct pending_found *found = &r->pending[r->npending];
-        if (has_ended(r, r->pending_files[i]))
-            continue;
-        rc = read_file(r, r->pending_files[i], found, err);
-        if (rc != 0 || found->payload.len == 0)
-            continue;
-        r->npending++;
-        rc = take(r, found, err);
-    }
-    return rc;
+    *found_out = (struct pending_found){.process = process};
+    return has_ended(r, process) ? 0 : read_file(r, process, found_out, err);
 }
 
 /* ---- size ---- */
@@ -431,23 +498,18 @@ int log_bytes_on_disk(const struct fsops *fs, const char *dir, uint64_t from, ui
 
 /* ---- deleting ---- */
 
-/* Deletes the segments that no save needs any more, and files of pending records whose records are all in segments. */
-
 struct deletion {
-    bool pending; /* files of pending records, otherwise segments and their drafts */
-    uint64_t below;
+    uint64_t segment; /* files below it */
     char (*names)[LOG_SEGMENT_NAME];
     size_t count, size;
 };
 
-_Static_assert(PENDING_NAME <= LOG_SEGMENT_NAME, "a name of either kind");
-
 static int note_for_deletion(void *ctx, const char *name)
 {
     struct deletion *d = ctx;
-    uint64_t number = d->pending ? log_pending_number(name) : log_segment_number(name) + log_draft_number(name);
+    uint64_t segment = log_segment_number(name) + log_draft_number(name);
 
-    if (number == 0 || number >= d->below)
+    if (segment == 0 || segment >= d->segment)
         return 0;
     if (GROW(d->names, d->count, d->size) != 0)
         return -ENOMEM;
@@ -455,20 +517,24 @@ static int note_for_deletion(void *ctx, const char *name)
     return 0;
 }
 
-/* Not synced: a file that comes back after a crash is deleted again. */
-static int delete_files(const struct fsops *fs, const char *dir, struct deletion *d, struct errbuf *err)
+/* Not synced: a file that comes back after a crash is deleted again. Versions up to 0.3.2 named the newest segment in
+ * MANIFEST.log. */
+int log_delete_before(const struct fsops *fs, const char *dir, uint64_t segment, struct errbuf *err)
 {
+    struct deletion d = {.segment = segment};
     struct path path, log_dir;
-    int status = path_format(&log_dir, err, "%s/log", dir);
 
+    if (path_format(&path, NULL, "%s/MANIFEST.log", dir) == 0)
+        (void)fs->unlink(fs->ctx, path.text);
+    int status = path_format(&log_dir, err, "%s/log", dir);
     if (status == 0)
-        status = fs->list(fs->ctx, log_dir.text, note_for_deletion, d);
+        status = fs->list(fs->ctx, log_dir.text, note_for_deletion, &d);
     if (status == -ENOENT)
         status = 0;
     if (status != 0)
         errbuf_set(err, "%s/log: %s", dir, strerror(-status));
-    for (size_t i = 0; i < d->count; i++) {
-        int rc = path_format(&path, err, "%s/%s", log_dir.text, d->names[i]);
+    for (size_t i = 0; i < d.count; i++) {
+        int rc = path_format(&path, err, "%s/%s", log_dir.text, d.names[i]);
         if (rc == 0)
             rc = fs->unlink(fs->ctx, path.text);
         if (rc == 0 || rc == -ENOENT)
@@ -476,20 +542,6 @@ static int delete_files(const struct fsops *fs, const char *dir, struct deletion
         errbuf_set(err, "%s: %s", path.text, fs_error_text(rc));
         status = status ? status : rc;
     }
-    free(d->names);
+    free(d.names);
     return status;
-}
-
-int log_delete_before(const struct fsops *fs, const char *dir, uint64_t segment, struct errbuf *err)
-{
-    struct path note;
-
-    if (path_format(&note, NULL, "%s/MANIFEST.log", dir) == 0) /* versions up to 0.3.2 named the newest segment there */
-        (void)fs->unlink(fs->ctx, note.text);
-    return delete_files(fs, dir, &(struct deletion){.below = segment}, err);
-}
-
-int log_pending_delete_before(const struct fsops *fs, const char *dir, uint64_t process, struct errbuf *err)
-{
-    return delete_files(fs, dir, &(struct deletion){.pending = true, .below = process}, err);
 }

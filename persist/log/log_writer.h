@@ -1,8 +1,9 @@
-/* log_writer: writes the log's segments: appends frames, syncs them, and carries them over when a file fails.
+/* log_writer: writes the log's segments: appends frames, syncs them, and begins another segment when a file fails.
  *
- * No appended frame is lost while the process lives: frames stay in memory until a sync has succeeded. After a failed
- * operation the segment is never written again, because its contents on the disk are unknown. log_writer_repair()
- * writes the unsynced frames to a new segment. A reader uses the old segment until the new one is complete.
+ * It keeps no records: whoever appends a frame keeps its records until a sync has succeeded (log_pending.h). After a
+ * failed operation the segment is never written again, because its contents on the disk are unknown. After
+ * log_writer_repair() the caller appends the unsynced records again. A reader uses the old segment until the new one is
+ * complete.
  *
  * Lifetime: log_writer_create() to log_writer_destroy(). Thread: one at a time ("pool": it waits for the disk). */
 #ifndef BLOOMERY_LOG_WRITER_H
@@ -23,12 +24,12 @@ struct log_writer_options {
     const char *dir;           /* the data directory; segments are in its log/ */
     uint64_t next_segment;     /* >= 1, above all existing ones; also the number of this process */
     uint64_t previous_segment; /* the last one of log_reader_open(); 0: none, or unknown */
-    uint64_t next_sequence;    /* >= 1; all frames before it are on the disk, or come by log_writer_carry() */
+    uint64_t next_sequence;    /* >= 1; all frames before it are on the disk */
     uint64_t salt;             /* random */
     uint64_t generation;       /* the highest number of the store after the replay of the log */
     bool has_pending;          /* as in struct log_header, of the segments of this process */
     uint64_t segment_bytes;    /* a segment of this size is followed by the next one; 0: 32 MB */
-    uint64_t keep_bytes;       /* unsynced frames of this size are synced at once; 0: 32 MB */
+    uint64_t unsynced_bytes;   /* unsynced frames of this size are to be synced at once; 0: 32 MB */
 
     /* Called before a file is made: 0, or -ESTALE, which fails the log, when the directory may belong to another
      * process by now. NULL: no check. */
@@ -40,28 +41,18 @@ struct log_writer_options {
 int log_writer_create(const struct log_writer_options *options, struct log_writer **writer_out);
 void log_writer_destroy(struct log_writer *writer); /* syncs nothing; NULL is fine */
 
-/* Takes frames of earlier processes that may not be synced or were never written (log_reader_tail()): before all other
- * calls, in order from next_sequence on. The log counts as failed until log_writer_repair() has written the frames of
- * each process to a segment of their own. 0 or -ENOMEM. */
-struct log_carried {
-    const unsigned char *payload;
-    size_t len;
-    bool has_controls;
-    uint64_t process;    /* that made it */
-    uint64_t generation; /* of that process */
-    bool ends_process;   /* it is the last frame of that process */
-};
-int log_writer_carry(struct log_writer *writer, const struct log_carried *frame) __attribute__((warn_unused_result));
-
-/* The payload of the next frame, built in place: append to it (log_payload.h), then call log_writer_append(). Other
- * calls keep its contents but may move it. NULL: no memory. */
-struct log_bytes *log_writer_payload(struct log_writer *writer) __attribute__((warn_unused_result));
-size_t log_writer_payload_len(const struct log_writer *writer); /* in bytes; at most LOG_PAYLOAD_MAX */
-
-/* Appends a frame with this payload, and begins the next one. 0: the frame is in the segment, unsynced. -errno: the log
- * has failed, now or before (log_writer_failed()); the frame stays in memory for the next segment. */
-int log_writer_append(struct log_writer *writer, bool has_controls, struct errbuf *err)
+/* A frame of `len` bytes of payload, at most LOG_PAYLOAD_MAX: log_writer_begin(), the payload in pieces,
+ * log_writer_end(). 0, and after the last call the frame is in the segment, unsynced; or -errno: the log has failed,
+ * now or before, and has no such frame. If log_writer_is_due() the caller syncs first. */
+int log_writer_begin(struct log_writer *writer, bool has_controls, size_t len, struct errbuf *err)
     __attribute__((warn_unused_result));
+int log_writer_put(struct log_writer *writer, const void *bytes, size_t len, struct errbuf *err)
+    __attribute__((warn_unused_result));
+int log_writer_end(struct log_writer *writer, struct errbuf *err) __attribute__((warn_unused_result));
+
+/* Whether a sync must come before the next frame: for the bound of unsynced bytes, or because the next frame belongs to
+ * another segment. */
+bool log_writer_is_due(const struct log_writer *writer);
 
 /* Syncs all frames. 0, or -errno: the log has failed. Free of cost when all are synced. */
 int log_writer_sync(struct log_writer *writer, struct errbuf *err) __attribute__((warn_unused_result));
@@ -79,8 +70,8 @@ int log_writer_rotate(struct log_writer *writer, uint64_t *segment_out, struct e
 /* Whether an operation has failed since the last repair. */
 bool log_writer_failed(const struct log_writer *writer);
 
-/* After a failure: writes all unsynced frames to a new segment. 0: the log works again, and all frames are synced.
- * -errno: it still fails. */
+/* After a failure: begins a segment for the records after the last synced frame, in frames of any size. It gets its
+ * name by the next log_writer_sync(). 0 or -errno: it still fails. */
 int log_writer_repair(struct log_writer *writer, struct errbuf *err) __attribute__((warn_unused_result));
 
 struct log_writer_info {
@@ -89,8 +80,7 @@ struct log_writer_info {
     uint64_t synced;   /* the last synced frame */
     uint64_t marked;   /* the last frame that the log itself says to be synced */
     uint64_t written;  /* bytes of frames, ever */
-    uint64_t kept;     /* unsynced bytes, in memory */
-    bool unsure;       /* a sync of some of them has failed: the disk may not have them although they were written */
+    uint64_t unsynced; /* of these */
 };
 void log_writer_info(const struct log_writer *writer, struct log_writer_info *info_out);
 

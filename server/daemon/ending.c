@@ -83,13 +83,11 @@ static bool log_suffices(struct main_loop *ml, struct errbuf *err)
                    "ending without a save: the log has every change since the last save (%" PRIu64
                    "), and the next start replays it: nothing is lost",
                    info.changes);
-    else if (journal_survives(journal))
+    else
         log_warning(&server->log,
                     "ending, although the log cannot be written: %s; the file of pending records has the missing "
                     "changes, and the next start reads it: nothing is lost unless the machine fails before",
                     err->text);
-    else
-        return false;
     return true;
 }
 

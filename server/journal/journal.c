@@ -63,7 +63,8 @@ void journal_poke(struct journal *j, unsigned worker)
 
 static bool is_full(const struct journal *j, const struct journal_slot *slot)
 {
-    return ring_queued(slot->ring) >= JOURNAL_RING_LIMIT || atomic_load(&j->changes.bytes) >= JOURNAL_CONTROL_LIMIT;
+    return ring_queued(slot->ring) >= JOURNAL_RING_LIMIT ||
+           controls_waiting(&j->changes.queue) >= JOURNAL_CONTROL_LIMIT;
 }
 
 bool journal_is_full(struct journal *j, unsigned worker)
@@ -86,7 +87,7 @@ bool journal_is_full(struct journal *j, unsigned worker)
 
 bool journal_has_room(const struct journal *j)
 {
-    return atomic_load(&j->changes.bytes) < JOURNAL_CONTROL_LIMIT;
+    return controls_waiting(&j->changes.queue) < JOURNAL_CONTROL_LIMIT;
 }
 
 uint64_t journal_memory(const struct journal *j)
@@ -94,23 +95,16 @@ uint64_t journal_memory(const struct journal *j)
     uint64_t records = 0;
     for (unsigned i = 0; i < j->nslots; i++)
         records += ring_queued(j->slots[i].ring);
-    return records * sizeof(struct bloom_replay_item) + atomic_load_explicit(&j->changes.bytes, memory_order_relaxed) +
-           atomic_load_explicit(&j->state.kept, memory_order_relaxed);
+    return records * sizeof(struct bloom_replay_item) + controls_waiting(&j->changes.queue) +
+           atomic_load_explicit(&j->state.unsynced, memory_order_relaxed);
 }
 
 /* The following are called under control_lock. */
-static int put_control(struct journal *j, const struct log_control *control)
-{
-    int status = controls_put(&j->changes.queue, control);
-    atomic_store(&j->changes.bytes, j->changes.queue.bytes.len);
-    return status;
-}
-
 static void put_break(struct journal *j)
 {
-    j->changes.break_missing = put_control(j, &(struct log_control){.kind = LOG_BREAK}) != 0;
+    j->changes.break_missing = controls_put(&j->changes.queue, &(struct log_control){.kind = LOG_BREAK}) != 0;
     if (!j->changes.break_missing && !j->changes.first_break)
-        j->changes.first_break = j->changes.queue.next - 1;
+        j->changes.first_break = j->changes.queue.end.number - 1;
 }
 
 /* Each note leaves room for a LOG_BREAK. A missing LOG_BREAK comes late: only a save that begins after it is good
@@ -122,7 +116,7 @@ static int note(struct journal *j, const struct log_control *control)
         put_break(j);
         j->changes.breaks++;
     }
-    return status == 0 ? put_control(j, control) : status;
+    return status == 0 ? controls_put(&j->changes.queue, control) : status;
 }
 
 /* As journal_poke() does for adds. */
@@ -132,7 +126,7 @@ static void wake_for_controls(struct journal *j)
     int sleep = atomic_load_explicit(&j->rounds.sleep, memory_order_relaxed);
     if (sleep == JOURNAL_IDLE)
         journal_wake(j, false);
-    else if (sleep != JOURNAL_AWAKE && atomic_load_explicit(&j->changes.bytes, memory_order_relaxed) > URGENT_BYTES)
+    else if (sleep != JOURNAL_AWAKE && controls_waiting(&j->changes.queue) > URGENT_BYTES)
         journal_wake(j, true);
 }
 
@@ -221,14 +215,6 @@ bool journal_is_whole(const struct journal *j)
     return !atomic_load(&j->changes.incomplete) && !atomic_load(&j->changes.awaits_save);
 }
 
-bool journal_survives(struct journal *j)
-{
-    lock_take(&j->lock);
-    bool unsure = j->info.unsure;
-    lock_give(&j->lock);
-    return journal_is_whole(j) && !unsure;
-}
-
 void journal_set_policy(struct journal *j, enum journal_policy policy)
 {
     atomic_store(&j->state.policy, (int)policy);
@@ -315,8 +301,9 @@ void journal_hold(struct journal *j, const struct journal_ring *ring)
     if (!ring)
         return;
     lock_take(&j->changes.lock);
-    struct pending_chunk *const last[2] = {ring->tail, j->changes.queue.tail};
-    log_pending_hold(j->files.pending, ring->stream, ring_end(ring), controls_end(&j->changes.queue), last);
+    struct pending_chunk *const last[2] = {ring->tail, j->changes.queue.end.chunk};
+    log_pending_hold(j->files.pending, ring->stream, ring_end(ring), ring_place_of(&j->changes.queue.end, j->nslots),
+                     last);
     lock_give(&j->changes.lock);
 }
 
@@ -342,7 +329,7 @@ void journal_info(struct journal *j, struct journal_info *info_out)
         .reason = j->trouble.reason,
         .current_bytes = j->extent.start_bytes + j->info.written - j->extent.cut_written,
         .base_bytes = j->extent.base_bytes,
-        .pending_bytes = j->info.kept,
+        .pending_bytes = j->info.unsynced,
         .frames = j->info.sequence - j->syncs.first_sequence,
         .syncs = j->syncs.count,
         .written = j->info.written,
@@ -364,8 +351,9 @@ static void journal_free(struct journal *j)
     log_pending_destroy(j->files.pending, j->thread.all_written);
     log_writer_destroy(j->files.writer);
     controls_deinit(&j->changes.queue);
+    log_reader_close(j->files.unsettled);
+    free(j->work.ends);
     free(j->work.places);
-    log_bytes_deinit(&j->work.controls);
     free(j->files.dir);
     pthread_cond_destroy(&j->thread.wake);
     pthread_cond_destroy(&j->changed);
@@ -388,8 +376,9 @@ static int make_rings(struct journal *j, unsigned n)
 {
     j->slots = aligned_alloc(64, n * sizeof(*j->slots));
     j->work.marks = calloc(n, sizeof(*j->work.marks));
+    j->work.ends = calloc(n, sizeof(*j->work.ends));
     j->work.places = calloc(n + 1, sizeof(*j->work.places));
-    if (!j->slots || !j->work.marks || !j->work.places)
+    if (!j->slots || !j->work.marks || !j->work.ends || !j->work.places)
         return -ENOMEM;
     memset(j->slots, 0, n * sizeof(*j->slots));
     for (; j->nslots < n; j->nslots++) {
@@ -401,28 +390,7 @@ static int make_rings(struct journal *j, unsigned n)
     return 0;
 }
 
-static int carry_frame(void *ctx, const struct log_carried *frame)
-{
-    struct journal *j = ctx;
-    return log_writer_carry(j->files.writer, frame);
-}
-
-/* Frames that the process before may not have synced: the first round of this one writes them. */
-static int carry_tail(struct journal *j, struct errbuf *err)
-{
-    struct log_writer_info info;
-    int status = j->start.log ? log_reader_tail(j->start.log, carry_frame, j, err) : 0;
-    j->start.log = NULL;
-    if (status)
-        return status;
-    log_writer_info(j->files.writer, &info);
-    j->extent.start_bytes -= info.kept < j->extent.start_bytes
-                                 ? info.kept
-                                 : j->extent.start_bytes; /* they are counted when they are written */
-    return 0;
-}
-
-/* All but the tail, and the thread. 0 or -errno. */
+/* All but the thread. 0 or -errno. */
 static int make_parts(struct journal *j)
 {
     const struct journal_start *start = &j->start;
@@ -431,7 +399,7 @@ static int make_parts(struct journal *j)
         .dir = start->dir,
         .next_segment = start->next_segment,
         .previous_segment = start->last_segment,
-        .next_sequence = start->next_sequence - start->tail,
+        .next_sequence = start->next_sequence,
         .salt = start->salt,
         .generation = start->generation,
         .has_pending = true,
@@ -455,9 +423,7 @@ static int make_parts(struct journal *j)
     controls_init(&j->changes.queue, j->files.pending, start->nrings, start->next_control);
     status = make_rings(j, start->nrings);
     if (!status)
-        status = log_bytes_reserve(&j->changes.queue.bytes, CONTROL_SPARE);
-    if (!status)
-        status = log_bytes_reserve(&j->work.controls, CONTROL_SPARE);
+        status = log_bytes_reserve(&j->changes.queue.record, CONTROL_SPARE);
     return status ? status : log_writer_create(&options, &j->files.writer);
 }
 
@@ -474,6 +440,7 @@ int journal_create(struct journal **journal_out, const struct journal_start *sta
 {
     struct journal *j = calloc(1, sizeof(*j));
     if (!j) {
+        log_reader_close(start->log);
         errbuf_set(err, "%s", strerror(ENOMEM));
         return -ENOMEM;
     }
@@ -481,17 +448,15 @@ int journal_create(struct journal **journal_out, const struct journal_start *sta
     j->start = *start;
     j->start.fs = start->fs ? start->fs : fsops_posix();
     j->syncs.first_sequence = start->next_sequence - 1;
-    j->work.next_control = j->work.placed_next = start->next_control;
+    j->files.unsettled = start->log;
+    j->work.stated = start->next_sequence - 1;
     j->extent.oldest = start->oldest_segment;
     j->saves.kept = UINT64_MAX;
     j->extent.start_bytes = start->log_bytes;
-    j->work.pending_of_others = true;
     atomic_init(&j->state.policy, JOURNAL_EVERYSEC);
     int status = make_parts(j);
     if (status)
         errbuf_set(err, "%s", strerror(-status));
-    if (!status)
-        status = carry_tail(j, err);
     if (!status)
         status = make_thread(j, err);
     if (status) {

@@ -1,5 +1,5 @@
 /* journal: the log in the server. It takes adds from the workers and changes from the registry, and writes them to the
- * disk in its own thread.
+ * disk in its own thread, as they are: what is not synced stays in the rings and in the queue.
  *
  * A worker records an add in its ring (journal_ring.h) before it sets the bits. Changes of the registry and growth go
  * into one queue (struct journal_controls), in their true order, before any thread can see them. Rings and queue are in
@@ -16,8 +16,8 @@
  * A caller that waits for the disk takes a ticket: the number of the next round to begin. That round, or an earlier
  * one, has all changes that the calling thread has made or seen.
  *
- * When the disk fails, the thread keeps all records and tries again each second with a new segment. Until it succeeds
- * journal_refuses() is true, no ticket is announced, and the callers refuse writes.
+ * When the disk fails, the thread tries again each second with a new segment, from the last synced record on. Until it
+ * succeeds journal_refuses() is true, no ticket is announced, and the callers refuse writes.
  *
  * Thread: any, except where noted. */
 #ifndef BLOOMERY_JOURNAL_H
@@ -53,8 +53,7 @@ struct journal_start {
     uint64_t next_control;
     uint64_t oldest_segment; /* the oldest that is still needed; 0: none */
     uint64_t log_bytes;      /* of the frames from that segment on */
-    struct log_reader *log;  /* whose tail is written again; used until journal_create() returns; may be NULL */
-    uint64_t tail;           /* as in struct log_reader_summary */
+    struct log_reader *log;  /* for log_reader_settle(), or NULL. The journal closes it, in any case */
     uint64_t salt;           /* random */
     uint64_t generation;     /* as in log_writer.h */
     unsigned nrings;         /* one per worker */
@@ -68,8 +67,7 @@ struct journal_start {
     void *ctx;
 };
 
-/* Starts the thread; nothing is recorded yet. 0, -errno, or LOG_DAMAGED of log_reader_tail(): the files of `log` have
- * changed since they were read. */
+/* Starts the thread; nothing is recorded yet. 0 or -errno. */
 int journal_create(struct journal **journal_out, const struct journal_start *start, struct errbuf *err)
     __attribute__((warn_unused_result));
 
@@ -90,12 +88,9 @@ void journal_switch(struct journal *journal, bool on);
  * change. */
 void journal_missed(struct journal *journal);
 
-/* Whether the log and the last save together have every change; otherwise a save is needed. */
+/* Whether the log and the last save together have every change; otherwise a save is needed. What could not be written
+ * is in the file of pending records, so that only a crash of the machine can lose it. */
 bool journal_is_whole(const struct journal *journal);
-
-/* After journal_sync() has failed: whether the next start finds every change all the same, as after a kill: those that
- * the log lacks in the file of pending records. Only a crash of the machine can lose them. */
-bool journal_survives(struct journal *journal);
 
 void journal_set_policy(struct journal *journal, enum journal_policy policy);
 

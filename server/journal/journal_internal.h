@@ -36,7 +36,6 @@ struct journal_rounds {
 struct journal_changes {
     struct lock lock; /* of all of it; the atomic ones are also read without */
     struct journal_controls queue;
-    _Atomic size_t bytes; /* queue.bytes.len */
     _Atomic bool incomplete;
     _Atomic bool awaits_save;
     uint64_t breaks;      /* number of gaps: changes went unrecorded */
@@ -47,6 +46,7 @@ struct journal_changes {
 struct journal_files {
     struct log_writer *writer;
     struct log_pending *pending;
+    struct log_reader *unsettled; /* log_reader_settle() comes before all else; NULL: it is done */
     char *dir;
 };
 
@@ -56,7 +56,7 @@ struct journal_state {
     _Atomic bool refuses;
     _Atomic int policy;
     _Atomic uint64_t delayed;
-    _Atomic uint64_t kept; /* info.kept */
+    _Atomic uint64_t unsynced; /* info.unsynced */
 };
 
 /* The following are under journal.lock. */
@@ -104,15 +104,11 @@ struct journal_saves {
 
 /* The round that is being made; the log thread's own. */
 struct journal_work {
-    struct ring_mark *marks;   /* one per ring */
-    struct log_bytes controls; /* control records on their way into a frame */
-    uint64_t first_control;
-    uint64_t next_control;
-    struct pending_place controls_end; /* of these, in the file of pending records */
-    struct pending_place *places;      /* how far the frame takes that file: the rings, then the control records */
-    uint64_t placed_next;              /* the number of the control record that follows the frame */
-    bool payload_controls;             /* the writer's next payload has control records */
-    bool pending_of_others;            /* files of pending records of earlier processes must be deleted */
+    struct ring_mark *marks;                  /* one per ring: the end of the round */
+    struct ring_place *ends;                  /* one per ring: the end of the frame */
+    struct log_place *places;                 /* one per stream */
+    struct ring_place controls, controls_end; /* the control records of the round that no frame has */
+    uint64_t stated; /* the last frame of which the file of pending records knows that it is synced */
 };
 
 /* When the next round is due; the log thread's own. */

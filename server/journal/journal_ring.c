@@ -75,16 +75,16 @@ void ring_add_both(void *ctx, uint64_t id, const struct bloom_hash hash[2], unsi
     atomic_store_explicit(&ring->added, added, memory_order_release);
 }
 
-struct pending_place ring_end(const struct journal_ring *ring)
+struct log_place ring_end(const struct journal_ring *ring)
 {
-    return ring->tail ? (struct pending_place){.chunk = ring->tail->number, .used = ring->tail_used}
-                      : (struct pending_place){0};
+    return (struct log_place){
+        .chunk = ring->tail ? ring->tail->number : 0, .used = ring->tail ? ring->tail_used : 0, .stream = ring->stream};
 }
 
 struct ring_mark ring_snapshot(const struct journal_ring *ring)
 {
     const struct pending_chunk *chunk =
-        ring->head ? ring->head : atomic_load_explicit(&ring->first, memory_order_acquire);
+        ring->written.chunk ? ring->written.chunk : atomic_load_explicit(&ring->first, memory_order_acquire);
     const struct pending_chunk *next;
     if (!chunk)
         return (struct ring_mark){0};
@@ -93,115 +93,107 @@ struct ring_mark ring_snapshot(const struct journal_ring *ring)
     return (struct ring_mark){chunk, atomic_load_explicit(&chunk->used, memory_order_acquire)};
 }
 
-/* All of the chunk has been taken, and there is a next one. */
-static void leave_chunk(struct journal_ring *ring)
-{
-    ring->head = atomic_load_explicit(&ring->head->next, memory_order_acquire);
-    ring->head_used = 0;
-    ring->head_run = NULL;
-}
-
 /* The head of a run that was ended before the mark has that end; the head of another run has no end, or one that is not
  * before the mark. */
-struct ring_run ring_peek(struct journal_ring *ring, const struct ring_mark *mark)
+struct ring_run ring_next(const struct journal_ring *ring, struct ring_place *place, const struct ring_mark *mark)
 {
     if (!mark->chunk)
         return (struct ring_run){0};
-    if (!ring->head)
-        ring->head = ring->oldest = atomic_load_explicit(&ring->first, memory_order_acquire);
+    if (!place->chunk)
+        place->chunk = atomic_load_explicit(&ring->first, memory_order_acquire);
     for (;;) {
-        const struct pending_chunk *chunk = ring->head;
+        const struct pending_chunk *chunk = place->chunk;
         uint32_t limit = chunk == mark->chunk ? mark->used : atomic_load_explicit(&chunk->used, memory_order_acquire);
-        if (ring->head_used == limit) {
+        if (place->used == limit) {
             if (chunk == mark->chunk)
                 return (struct ring_run){0};
-            leave_chunk(ring);
+            *place = (struct ring_place){.chunk = atomic_load_explicit(&chunk->next, memory_order_acquire),
+                                         .count = place->count};
             continue;
         }
-        if (ring->head_run) {
-            const struct pending_head *run = ring->head_run;
-            uint32_t end = atomic_load_explicit(&run->end, memory_order_relaxed);
+        if (place->run) {
+            const struct pending_head *run = place->run;
+            uint32_t from = place->used, end = atomic_load_explicit(&run->end, memory_order_relaxed);
             if (end == 0 || end > limit)
                 end = limit;
-            if (ring->head_used < end)
+            if (from < end) {
+                size_t n = (end - from) / PENDING_ADD_WORDS;
+                place->used = end;
+                place->count += n;
                 return (struct ring_run){run->id, PENDING_LAYER(run),
-                                         (const struct bloom_replay_item *)(chunk->words + ring->head_used),
-                                         (end - ring->head_used) / PENDING_ADD_WORDS};
+                                         (const struct bloom_replay_item *)(chunk->words + from), n};
+            }
         }
-        ring->head_run = (const struct pending_head *)(chunk->words + ring->head_used);
-        ring->head_used += PENDING_HEAD_WORDS;
+        place->run = (const struct pending_head *)(chunk->words + place->used);
+        place->used += PENDING_HEAD_WORDS;
     }
 }
 
-void ring_done(struct journal_ring *ring, size_t n)
+void ring_written(struct journal_ring *ring, const struct ring_place *place)
 {
-    ring->head_used += (uint32_t)n * PENDING_ADD_WORDS;
-    atomic_store_explicit(&ring->taken, atomic_load_explicit(&ring->taken, memory_order_relaxed) + n,
-                          memory_order_release);
-}
-
-struct pending_place ring_taken(const struct journal_ring *ring)
-{
-    const struct pending_chunk *head = ring->head;
-    if (!head)
-        return (struct pending_place){0};
-    uint32_t run = ring->head_run ? (uint32_t)((const uint64_t *)ring->head_run - head->words) + PENDING_HEAD_WORDS : 0;
-    return (struct pending_place){head->number, ring->head_used, run};
+    ring->written = *place;
+    atomic_store_explicit(&ring->taken, place->count, memory_order_release);
 }
 
 void ring_release(struct journal_ring *ring)
 {
-    log_pending_put(ring->pending, ring->oldest, ring->head);
-    ring->oldest = ring->head;
+    if (!ring->synced.chunk)
+        return;
+    log_pending_put(ring->pending, ring->oldest ? ring->oldest : atomic_load(&ring->first), ring->synced.chunk);
+    ring->oldest = ring->synced.chunk;
 }
 
 /* ---- control records ---- */
 
 #define CHUNK_ROOM   (PENDING_CHUNK_WORDS * 8)
-#define RECORD_EXTRA (sizeof(struct pending_control) + 128) /* at most, of a record beside its name and contents */
+#define RECORD_EXTRA (sizeof(struct log_control_head) + 128) /* at most, of a record beside its name and contents */
 
 void controls_init(struct journal_controls *c, struct log_pending *pending, unsigned stream, uint64_t next)
 {
-    *c = (struct journal_controls){.pending = pending, .stream = stream, .next = next, .used = CHUNK_ROOM};
+    *c = (struct journal_controls){.pending = pending, .stream = stream};
+    c->end = c->written = c->synced = (struct ring_place){.used = CHUNK_ROOM, .number = next};
 }
 
 void controls_deinit(struct journal_controls *c)
 {
-    log_bytes_deinit(&c->bytes);
+    log_bytes_deinit(&c->record);
 }
 
 static int reserve_chunks(struct journal_controls *c, size_t bytes)
 {
-    size_t room = CHUNK_ROOM - c->used;
+    size_t room = CHUNK_ROOM - c->end.used;
     return bytes <= room ? 0 : log_pending_reserve(c->pending, &c->spare, (bytes - room + CHUNK_ROOM - 1) / CHUNK_ROOM);
 }
 
 int controls_reserve(struct journal_controls *c, size_t bytes)
 {
-    int status = log_bytes_reserve(&c->bytes, bytes + 128);
+    int status = log_bytes_reserve(&c->record, bytes + RECORD_EXTRA);
     return status ? status : reserve_chunks(c, bytes + RECORD_EXTRA);
 }
 
 static void begin_control_chunk(struct journal_controls *c)
 {
-    struct pending_chunk *next = log_pending_begin(c->pending, &c->spare, c->stream, c->tail ? c->tail->number + 1 : 1);
-    if (c->tail)
-        atomic_store_explicit(&c->tail->next, next, memory_order_relaxed);
+    struct pending_chunk *tail = c->end.chunk;
+    struct pending_chunk *next = log_pending_begin(c->pending, &c->spare, c->stream, tail ? tail->number + 1 : 1);
+    if (tail)
+        atomic_store_explicit(&tail->next, next, memory_order_release);
     else
-        c->oldest = next;
-    c->tail = next;
-    c->used = 0;
+        c->oldest = c->written.chunk = c->synced.chunk = next;
+    if (!tail)
+        c->written.used = c->synced.used = 0;
+    c->end.chunk = next;
+    c->end.used = 0;
 }
 
 static void store(struct journal_controls *c, const void *from, size_t len)
 {
     const unsigned char *at = from;
     while (len) {
-        if (c->used == CHUNK_ROOM)
+        if (c->end.used == CHUNK_ROOM)
             begin_control_chunk(c);
-        size_t n = CHUNK_ROOM - c->used < len ? CHUNK_ROOM - c->used : len;
-        memcpy((unsigned char *)c->tail->words + c->used, at, n);
-        c->used += (uint32_t)n;
+        size_t n = CHUNK_ROOM - c->end.used < len ? CHUNK_ROOM - c->end.used : len;
+        memcpy((unsigned char *)c->end.chunk->words + c->end.used, at, n);
+        c->end.used += (uint32_t)n;
         at += n;
         len -= n;
     }
@@ -209,34 +201,45 @@ static void store(struct journal_controls *c, const void *from, size_t len)
 
 int controls_put(struct journal_controls *c, const struct log_control *control)
 {
-    size_t before = c->bytes.len;
-    int status = log_control_encode(&c->bytes, control);
+    c->record.len = 0;
+    int status = log_control_encode(&c->record, control);
     if (status == 0)
-        status = reserve_chunks(c, sizeof(struct pending_control) + c->bytes.len - before);
-    if (status) {
-        c->bytes.len = before;
+        status = reserve_chunks(c, c->record.len);
+    if (status)
         return status;
-    }
-    const unsigned char *record = c->bytes.ptr + before;
-    size_t len = c->bytes.len - before;
-    const struct pending_control head = {
-        .len = (uint32_t)len, .check = pending_control_check(log_pending_salt(c->pending), c->next, record, len)};
-    store(c, &head, sizeof(head));
-    store(c, record, len);
-    c->next++;
+    struct log_control_head *head = (struct log_control_head *)(void *)c->record.ptr;
+    head->check =
+        pending_control_check(log_pending_salt(c->pending), c->end.number, c->record.ptr + sizeof(*head), head->len);
+    store(c, c->record.ptr, c->record.len);
+    log_pending_noted(c->pending, c->end.number);
+    c->end.number++;
+    c->end.count += c->record.len;
+    atomic_store(&c->waiting, c->end.count - c->written.count);
     return 0;
 }
 
-struct pending_place controls_end(const struct journal_controls *c)
+const void *controls_next(struct ring_place *place, const struct ring_place *end, size_t *len_out)
 {
-    return c->tail ? (struct pending_place){.chunk = c->tail->number, .used = c->used} : (struct pending_place){0};
+    if (place->chunk != end->chunk && place->used == CHUNK_ROOM) {
+        place->chunk = atomic_load_explicit(&place->chunk->next, memory_order_acquire);
+        place->used = 0;
+    }
+    const void *bytes = place->chunk ? (const unsigned char *)place->chunk->words + place->used : NULL;
+    *len_out = (place->chunk == end->chunk ? end->used : CHUNK_ROOM) - place->used;
+    place->used += (uint32_t)*len_out;
+    return bytes;
 }
 
-void controls_release(struct journal_controls *c, struct pending_place place)
+void controls_written(struct journal_controls *c, const struct ring_place *place)
 {
-    struct pending_chunk *end = c->oldest;
-    while (end && end->number < place.chunk)
-        end = atomic_load_explicit(&end->next, memory_order_relaxed);
-    log_pending_put(c->pending, c->oldest, end);
-    c->oldest = end;
+    c->written = *place;
+    atomic_store(&c->waiting, c->end.count - place->count);
+}
+
+void controls_release(struct journal_controls *c)
+{
+    if (!c->synced.chunk)
+        return;
+    log_pending_put(c->pending, c->oldest, c->synced.chunk);
+    c->oldest = c->synced.chunk;
 }

@@ -1,14 +1,14 @@
 /* journal_ring: the queues of records. That of adds, from one worker to the log thread, has one producer and one
  * consumer and no lock; the one of control records, at the end, has the changes of all threads. Consecutive adds to one
- * layer are a run: they share a head. Records have the form that the log's encoder reads (log_payload_tagged_adds()),
- * because each byte here moves from one processor's cache to another's.
+ * layer are a run: they share a head. Items have the form that they have in a payload of the log, so they are copied as
+ * they are.
  *
  * The queue is made of chunks of the file of pending records (log_pending.h), so a record is in that file before its
  * add takes effect. It has no fixed end, because an add that has begun cannot wait: the producer reserves room
- * beforehand (ring_reserve()). A chunk is freed when its records are in the log (ring_release()).
+ * beforehand (ring_reserve()). The consumer has two places: up to `written` the log has the records, and up to `synced`
+ * they are on the disk. A chunk is freed behind `synced`; after a failure `written` goes back there.
  *
- * Thread: ring_reserve(), ring_add(), ring_end(): the producer. ring_snapshot(), ring_peek(), ring_done(),
- * ring_taken(), ring_release(): the consumer. ring_queued(): any. */
+ * Thread: ring_reserve(), ring_add(), ring_end(): the producer. ring_queued(): any. The others: the consumer. */
 #ifndef BLOOMERY_JOURNAL_RING_H
 #define BLOOMERY_JOURNAL_RING_H
 
@@ -21,6 +21,21 @@
 #include "check.h"
 #include "log_payload.h"
 #include "log_pending.h"
+
+/* A place in a queue, of its end or of the consumer. */
+struct ring_place {
+    struct pending_chunk *chunk;    /* NULL: before the first */
+    uint32_t used;                  /* words of it before this place; bytes of control records */
+    const struct pending_head *run; /* adds: that continues here; NULL: a run begins */
+    uint64_t count;                 /* records before this place, ever; bytes of control records */
+    uint64_t number;                /* of the next control record */
+};
+
+static inline struct log_place ring_place_of(const struct ring_place *place, unsigned stream)
+{
+    return (struct log_place){place->chunk ? place->chunk->number : 0, place->chunk ? place->used : 0,
+                              .stream = stream};
+}
 
 struct journal_ring {
     void *journal; /* its owner */
@@ -40,11 +55,9 @@ struct journal_ring {
 
     /* the consumer's */
     alignas(64) struct pending_chunk *_Atomic first; /* set by the producer, once */
-    struct pending_chunk *head;                      /* NULL: nothing has been read */
-    struct pending_chunk *oldest;                    /* the first chunk that is not freed */
-    uint32_t head_used;                              /* words of `head` that have been taken */
-    const struct pending_head *head_run;             /* the run at head_used; NULL: a run begins there */
-    _Atomic uint64_t taken;
+    struct ring_place written, synced;
+    struct pending_chunk *oldest; /* the first chunk that is not freed; NULL: the first one */
+    _Atomic uint64_t taken;       /* written.records */
 };
 
 /* The ring uses chunks of `pending`, which is borrowed, as this stream. It takes none yet. */
@@ -93,41 +106,40 @@ struct ring_mark {
 };
 struct ring_mark ring_snapshot(const struct journal_ring *ring);
 
-/* The next records up to the mark, all of one layer. n is 0 at the mark. They are valid until ring_done(), which takes
- * the first n of them away. Their ordinals have the checks of the file in the upper bits. */
+/* The next records after the place and up to the mark, all of one layer, and moves the place after them. n is 0 at the
+ * mark. Their ordinals have the checks of the file in the upper bits. */
 struct ring_run {
     uint64_t id;
     unsigned layer;
     const struct bloom_replay_item *items;
     size_t n;
 };
-struct ring_run ring_peek(struct journal_ring *ring, const struct ring_mark *mark);
-void ring_done(struct journal_ring *ring, size_t n);
+struct ring_run ring_next(const struct journal_ring *ring, struct ring_place *place, const struct ring_mark *mark);
 
-/* The place after the last record taken; and, for the producer, after the last one added. */
-struct pending_place ring_taken(const struct journal_ring *ring);
-struct pending_place ring_end(const struct journal_ring *ring);
+void ring_written(struct journal_ring *ring, const struct ring_place *place);
 
-/* Frees the chunks of records that have been taken: they are in the log. */
+/* The place after the last record added. */
+struct log_place ring_end(const struct journal_ring *ring);
+
+/* Frees the chunks of synced records, after log_pending_synced(). */
 void ring_release(struct journal_ring *ring);
 
 /* ---- control records ---- */
 
-/* The queue of encoded control records. It is in memory for the log thread, and in the file of
- * pending records (log_pending.h) for the start after a kill. Room is reserved beforehand, so that a change that has
- * begun can be recorded.
+/* The queue of encoded control records, with the same two places. Room is reserved beforehand, so that a change that
+ * has begun can be recorded.
  *
- * Thread: one at a time; the caller has the lock. */
+ * Thread: one at a time; the caller has the lock. controls_next(): without it, up to a place that has been noted.
+ * controls_waiting(): any. */
 
 struct journal_controls {
-    struct log_bytes bytes; /* the records that the log thread has not taken yet */
-    uint64_t next;          /* the number of the next record */
-
+    struct ring_place end, written, synced;
     struct log_pending *pending;
     unsigned stream;
-    struct pending_chunk *oldest, *tail; /* in use, linked by next; NULL: none */
+    struct pending_chunk *oldest; /* of those in use, linked by next; NULL: none */
     struct pending_spare spare;
-    uint32_t used; /* bytes of the tail; all of it while there is none */
+    struct log_bytes record;  /* the one that is being stored */
+    _Atomic uint64_t waiting; /* bytes that are not written */
 };
 
 void controls_init(struct journal_controls *controls, struct log_pending *pending, unsigned stream, uint64_t next);
@@ -140,10 +152,15 @@ int controls_reserve(struct journal_controls *controls, size_t bytes) __attribut
 int controls_put(struct journal_controls *controls, const struct log_control *control)
     __attribute__((warn_unused_result));
 
-/* The place after the last record. */
-struct pending_place controls_end(const struct journal_controls *controls);
+static inline size_t controls_waiting(const struct journal_controls *controls)
+{
+    return (size_t)atomic_load(&controls->waiting);
+}
 
-/* Frees the chunks of the records before that place, which are in the log. */
-void controls_release(struct journal_controls *controls, struct pending_place place);
+/* The next bytes after the place and before the end, and moves the place after them; *len_out is 0 at the end. */
+const void *controls_next(struct ring_place *place, const struct ring_place *end, size_t *len_out);
+
+void controls_written(struct journal_controls *controls, const struct ring_place *place);
+void controls_release(struct journal_controls *controls);
 
 #endif

@@ -50,7 +50,7 @@ uint64_t journal_save_begins(struct journal *j)
 uint64_t journal_saved_controls(struct journal *j)
 {
     lock_take(&j->changes.lock);
-    uint64_t number = (j->changes.first_break ? j->changes.first_break : j->changes.queue.next) - 1;
+    uint64_t number = (j->changes.first_break ? j->changes.first_break : j->changes.queue.end.number) - 1;
     lock_give(&j->changes.lock);
     return number;
 }

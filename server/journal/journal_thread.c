@@ -8,6 +8,7 @@
 #include <sys/prctl.h>
 
 #include "clock.h"
+#include "log_reader.h"
 #include "thread.h"
 #include "lock.h"
 
@@ -35,105 +36,94 @@ static void note_ends(struct journal *j)
         j->work.marks[i] = ring_snapshot(j->slots[i].ring);
     j->start.barrier(j->start.ctx);
     lock_take(&j->changes.lock);
-    struct log_bytes empty = j->work.controls;
-    j->work.controls = j->changes.queue.bytes;
-    j->changes.queue.bytes = empty;
-    j->work.first_control = j->work.next_control;
-    j->work.next_control = j->changes.queue.next;
-    j->work.controls_end = controls_end(&j->changes.queue);
-    atomic_store(&j->changes.bytes, 0);
+    j->work.controls = j->changes.queue.written;
+    j->work.controls_end = j->changes.queue.end;
     lock_give(&j->changes.lock);
     lock_give(&j->hold);
 }
 
-/* Moves the adds from the worker's ring to the payload that is written. */
-static int take_run(struct journal *j, struct journal_ring *ring, const struct ring_run *run)
+/* The next frame of the round: its length, and in work.ends and work.places how far it goes. 0: there is none. */
+static size_t plan_frame(struct journal *j, struct log_payload_head *head)
 {
-    struct log_bytes *payload = log_writer_payload(j->files.writer);
-    int status = payload ? log_payload_tagged_adds(payload, run->id, run->layer, run->items, run->n) : -ENOMEM;
-    if (status == 0)
-        ring_done(ring, run->n);
-    return status;
-}
-
-static int append_payload(struct journal *j, struct errbuf *err)
-{
-    if (log_writer_payload_len(j->files.writer) == 0)
-        return 0;
-    struct log_writer_info info;
-    log_writer_info(j->files.writer, &info);
-    for (unsigned i = 0; i < j->nslots; i++)
-        j->work.places[i] = ring_taken(j->slots[i].ring);
-    log_pending_frame(j->files.pending, info.sequence + 1, j->work.placed_next, j->work.places);
-    bool controls = j->work.payload_controls;
-    j->work.payload_controls = false;
-    return log_writer_append(j->files.writer, controls, err); /* it has it, even if the disk has not */
-}
-
-/* All frames are in a segment: their records are not pending any more. */
-static void release_written(struct journal *j)
-{
-    for (unsigned i = 0; i < j->nslots; i++)
-        ring_release(j->slots[i].ring);
-    lock_take(&j->changes.lock);
-    controls_release(&j->changes.queue, j->work.places[j->nslots]);
-    lock_give(&j->changes.lock);
-    struct log_writer_info info;
-    log_writer_info(j->files.writer, &info);
-    if (j->work.pending_of_others && info.segment) /* which tells the next start whose file to expect */
-        j->work.pending_of_others =
-            log_pending_delete_before(j->start.fs, j->files.dir, j->start.next_segment, NULL) != 0;
-}
-
-static int take_controls(struct journal *j, struct errbuf *err)
-{
-    if (j->work.controls.len == 0)
-        return 0;
-    struct log_bytes *payload = log_writer_payload(j->files.writer);
-    if (!payload || log_payload_controls(payload, j->work.first_control, &j->work.controls) != 0) {
-        errbuf_set(err, "%s", strerror(ENOMEM));
-        return -ENOMEM;
+    struct journal_work *work = &j->work;
+    struct ring_run run;
+    *head = (struct log_payload_head){.control_bytes = (uint32_t)(work->controls_end.count - work->controls.count)};
+    size_t len = head->control_bytes;
+    if (len) {
+        head->first_control = work->controls.number;
+        work->places[head->nplaces++] = ring_place_of(&work->controls_end, j->nslots);
     }
-    j->work.payload_controls = true;
-    j->work.places[j->nslots] = j->work.controls_end;
-    j->work.placed_next = j->work.next_control;
-    j->work.controls.len = 0;
+    for (unsigned i = 0; i < j->nslots; i++) {
+        const struct journal_ring *ring = j->slots[i].ring;
+        struct ring_place *end = &work->ends[i];
+        *end = ring->written;
+        while (len < FRAME_MAX && (run = ring_next(ring, end, &work->marks[i])).n)
+            len += sizeof(struct log_group) + run.n * sizeof(run.items[0]);
+        if (end->count != ring->written.count)
+            work->places[head->nplaces++] = ring_place_of(end, i);
+    }
+    return len ? len + sizeof(*head) + head->nplaces * sizeof(work->places[0]) : 0;
+}
+
+static int put_adds(struct journal *j, unsigned slot, struct errbuf *err)
+{
+    const struct journal_ring *ring = j->slots[slot].ring;
+    const struct ring_mark mark = {j->work.ends[slot].chunk, j->work.ends[slot].used};
+    struct ring_place at = ring->written;
+    struct ring_run run;
+    while ((run = ring_next(ring, &at, &mark)).n) {
+        const struct log_group group = {run.id, run.layer, (uint32_t)run.n};
+        TRY(log_writer_put(j->files.writer, &group, sizeof(group), err));
+        TRY(log_writer_put(j->files.writer, run.items, run.n * sizeof(run.items[0]), err));
+    }
     return 0;
 }
 
-static int take_adds(struct journal *j, struct errbuf *err)
+static int write_frame(struct journal *j, const struct log_payload_head *head, size_t len, struct errbuf *err)
 {
-    int status = 0;
-    for (unsigned i = 0; i < j->nslots; i++) {
-        struct journal_ring *ring = j->slots[i].ring;
-        struct ring_run run;
-        while (status == 0 && (run = ring_peek(ring, &j->work.marks[i])).n != 0) {
-            if (take_run(j, ring, &run) != 0) {
-                errbuf_set(err, "%s", strerror(ENOMEM));
-                return -ENOMEM;
-            }
-            if (log_writer_payload_len(j->files.writer) >= FRAME_MAX)
-                status = append_payload(j, err);
-        }
+    struct log_writer *writer = j->files.writer;
+    struct ring_place at = j->work.controls;
+    size_t n = head->control_bytes;
+    TRY(log_writer_begin(writer, head->control_bytes != 0, len, err));
+    TRY(log_writer_put(writer, head, sizeof(*head), err));
+    TRY(log_writer_put(writer, j->work.places, head->nplaces * sizeof(j->work.places[0]), err));
+    for (const void *bytes; n && (bytes = controls_next(&at, &j->work.controls_end, &n)) && n;)
+        TRY(log_writer_put(writer, bytes, n, err));
+    for (unsigned i = 0; i < j->nslots; i++)
+        if (j->work.ends[i].count != j->slots[i].ring->written.count)
+            TRY(put_adds(j, i, err));
+    TRY(log_writer_end(writer, err));
+    for (unsigned i = 0; i < j->nslots; i++)
+        ring_written(j->slots[i].ring, &j->work.ends[i]);
+    if (head->control_bytes) { /* otherwise the first chunk may have come since */
+        j->work.controls = j->work.controls_end;
+        lock_take(&j->changes.lock);
+        controls_written(&j->changes.queue, &j->work.controls_end);
+        lock_give(&j->changes.lock);
     }
-    return status;
+    return 0;
 }
 
-/* 0: the round is in the segment. */
-static int make_round(struct journal *j, struct errbuf *err)
+/* All that is written is synced: the file of pending records need not keep it. */
+static void note_synced(struct journal *j, uint64_t frame)
 {
-    int status = append_payload(j, err); /* of a round that failed */
-    if (status == 0)
-        status = take_controls(j, err); /* of one that had no memory: later records may build upon them */
-    if (status == 0)
-        status = append_payload(j, err);
-    if (status)
-        return status;
-    note_ends(j);
-    status = take_controls(j, err);
-    if (status == 0)
-        status = take_adds(j, err);
-    return status == 0 ? append_payload(j, err) : status;
+    struct journal_controls *queue = &j->changes.queue;
+    if (frame == j->work.stated)
+        return;
+    for (unsigned i = 0; i < j->nslots; i++) {
+        struct journal_ring *ring = j->slots[i].ring;
+        ring->synced = ring->written;
+        j->work.places[i] = ring_place_of(&ring->synced, i);
+    }
+    lock_take(&j->changes.lock);
+    queue->synced = queue->written;
+    j->work.places[j->nslots] = ring_place_of(&queue->synced, j->nslots);
+    log_pending_synced(j->files.pending, frame, queue->synced.number, j->work.places);
+    controls_release(queue);
+    lock_give(&j->changes.lock);
+    for (unsigned i = 0; i < j->nslots; i++)
+        ring_release(j->slots[i].ring);
+    j->work.stated = frame;
 }
 
 static int sync_now(struct journal *j, struct errbuf *err)
@@ -150,6 +140,50 @@ static int sync_now(struct journal *j, struct errbuf *err)
         j->syncs.last_us = clock_us() - begun;
         j->pace.usual_sync_us = before < j->syncs.last_us ? before : j->syncs.last_us;
         lock_give(&j->lock);
+    }
+    if (status == 0)
+        note_synced(j, info.sequence);
+    return status;
+}
+
+/* 0: the round is in the segment. */
+static int make_round(struct journal *j, struct errbuf *err)
+{
+    struct log_payload_head head;
+    size_t len = 1;
+    note_ends(j);
+    while (len) {
+        if (log_writer_is_due(j->files.writer))
+            TRY(sync_now(j, err));
+        len = plan_frame(j, &head);
+        if (len)
+            TRY(write_frame(j, &head, len, err));
+    }
+    return 0;
+}
+
+/* After a failure: unsynced records are written again. */
+static int repair(struct journal *j, struct errbuf *err)
+{
+    for (unsigned i = 0; i < j->nslots; i++)
+        ring_written(j->slots[i].ring, &j->slots[i].ring->synced);
+    lock_take(&j->changes.lock);
+    controls_written(&j->changes.queue, &j->changes.queue.synced);
+    lock_give(&j->changes.lock);
+    return log_writer_repair(j->files.writer, err);
+}
+
+/* What earlier processes have left is put on the disk before all else. */
+static int settle(struct journal *j, struct errbuf *err)
+{
+    int status = j->start.still_ours ? j->start.still_ours(j->start.ctx) : 0;
+    if (status)
+        errbuf_set(err, "%s: the data directory has been moved, removed or replaced", j->files.dir);
+    else
+        status = log_reader_settle(j->files.unsettled, err);
+    if (status == 0) {
+        log_reader_close(j->files.unsettled);
+        j->files.unsettled = NULL;
     }
     return status;
 }
@@ -171,7 +205,7 @@ static void announce(struct journal *j)
             j->start.announce(j->start.ctx, i, done);
         }
         /* While the disk fails writers do not wait either: they get the error. */
-        bool room = ring_queued(slot->ring) < ROOM_AGAIN && atomic_load(&j->changes.bytes) < JOURNAL_CONTROL_LIMIT;
+        bool room = ring_queued(slot->ring) < ROOM_AGAIN && controls_waiting(&j->changes.queue) < JOURNAL_CONTROL_LIMIT;
         if (atomic_load(&slot->full) && (j->trouble.failed || room)) {
             atomic_store(&slot->full, false);
             j->start.has_room(j->start.ctx, i);
@@ -183,7 +217,7 @@ static void announce(struct journal *j)
 static void take_info(struct journal *j)
 {
     log_writer_info(j->files.writer, &j->info);
-    atomic_store_explicit(&j->state.kept, j->info.kept, memory_order_relaxed);
+    atomic_store_explicit(&j->state.unsynced, j->info.unsynced, memory_order_relaxed);
 }
 
 /* A thread that finds the round done also finds how far the log is on the disk. */
@@ -264,15 +298,15 @@ static void run_round(struct journal *j, enum due due, bool rotates)
     bool sync = due == DUE_SYNC;
     uint64_t requested = journal_replies(j);
     int status = 0;
-    if (log_writer_failed(j->files.writer)) {
-        status = log_writer_repair(j->files.writer, &err);
+    if (j->files.unsettled)
+        status = settle(j, &err);
+    if (status == 0 && log_writer_failed(j->files.writer)) {
+        status = repair(j, &err);
         sync = true;
     }
     if (status == 0)
         status = make_round(j, &err);
     uint64_t round = atomic_load(&j->rounds.started);
-    if (status == 0)
-        release_written(j);
     if (status == 0 && sync)
         status = sync_now(j, &err);
     if (status == 0 && due >= DUE_MARK)
@@ -313,15 +347,12 @@ static bool still_expects_returns(const struct journal *j, int64_t now)
            j->rounds.requested <= atomic_load(&j->rounds.done);
 }
 
-static bool has_records(struct journal *j)
+static bool has_records(const struct journal *j)
 {
     for (unsigned i = 0; i < j->nslots; i++)
         if (ring_queued(j->slots[i].ring))
             return true;
-    lock_take(&j->changes.lock);
-    bool any = j->changes.queue.bytes.len != 0;
-    lock_give(&j->changes.lock);
-    return any || j->work.controls.len || log_writer_payload_len(j->files.writer);
+    return controls_waiting(&j->changes.queue) != 0;
 }
 
 /* The log is idle, and all of it is synced. */
@@ -345,7 +376,7 @@ static enum due round_is_due(struct journal *j, int64_t now, int64_t *until_out)
         *until_out = j->pace.retry_us;
         return j->rotation.wanted || now >= j->pace.retry_us ? DUE_SYNC : DUE_NOTHING;
     }
-    if (j->rotation.wanted)
+    if (j->rotation.wanted || j->files.unsettled)
         return DUE_SYNC;
     if (somebody_waits(j)) {
         if (!still_expects_returns(j, now))

@@ -272,14 +272,12 @@ static int start_log(struct load *load)
             read->next_control > load->checkpoint.control ? read->next_control : load->checkpoint.control + 1,
         .oldest_segment = oldest_segment(load),
         .log_bytes = read->bytes,
-        .log = load->log,
-        .tail = read->tail,
+        .log = read->unsettled ? load->log : NULL,
         .generation = store_number(load->server->persistence->store),
     };
-    struct errbuf err = {""};
-    if (log_reader_keep_cut(load->log, &err) != 0)
-        log_warning(&load->server->log, "cannot keep the bytes cut from the log: %s", err.text);
     int status = persistence_start(load->server, &start, &load->err);
+    if (start.log)
+        load->log = NULL;
     if (status) {
         errbuf_prefix(&load->err, "cannot start the log");
         return status;

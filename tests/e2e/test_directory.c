@@ -84,25 +84,25 @@ static void change_record_header(void)
 
 static void tear_log(void)
 {
-    file_truncate(AT("log/00000006.log"), file_end(AT("log/00000006.log")) - 5);
+    file_truncate(AT("log/00000004.log"), file_end(AT("log/00000004.log")) - 5);
 }
 
 static void put_garbage_behind_log(void)
 {
-    int fd = open(AT("log/00000006.log"), O_WRONLY);
+    int fd = open(AT("log/00000004.log"), O_WRONLY);
 
-    cr_assert(fd >= 0 && pwrite(fd, "garbage", 7, (long)file_end(AT("log/00000006.log"))) == 7);
+    cr_assert(fd >= 0 && pwrite(fd, "garbage", 7, (long)file_end(AT("log/00000004.log"))) == 7);
     close(fd);
 }
 
 static void change_log_in_the_middle(void)
 {
-    file_change_byte(AT("log/00000004.log"), 4096 + 10);
+    file_change_byte(AT("log/00000003.log"), 4096 + 10);
 }
 
 static void change_log_header(void)
 {
-    file_change_byte(AT("log/00000004.log"), 26);
+    file_change_byte(AT("log/00000003.log"), 26);
 }
 
 /* Takes the lock as another daemon does, and does nothing else. */
@@ -237,43 +237,48 @@ static const struct row rows[] = {
     ROW("log empty", NULL, "rm log/*", REFUSES, "it is missing", "", ""),
     ROW("log a file", NULL, "rm -r log && echo > log", REFUSES, "log", "", "test -s log"),
     ROW("log not to be read", NULL, "chmod 0 log", REFUSES, "Permission denied", "", "", .unprivileged = true),
-    ROW("a segment not to be read", NULL, "chmod 0 log/00000004.log", REFUSES, "Permission denied", "", "",
+    ROW("a segment not to be read", NULL, "chmod 0 log/00000003.log", REFUSES, "Permission denied", "", "",
         .unprivileged = true),
     ROW("log read-only", NULL, "chmod 555 log", STARTS, "ready", ALL, "", .unprivileged = true),
     ROW("its first segment missing", NULL, "rm log/00000002.log", REFUSES, "it is missing", "", ""),
-    ROW("a segment in the middle missing", NULL, "rm log/00000004.log", REFUSES,
-        "00000004.log is damaged: it is missing: frames", "", "test ! -e log/00000004.log"),
-    ROW("a segment in the middle missing, accepted", NULL, "rm log/00000004.log", STARTS, "the loss is accepted",
+    ROW("a segment in the middle missing", NULL, "rm log/00000003.log", REFUSES,
+        "00000003.log is damaged: it is missing: frames", "", "test ! -e log/00000003.log"),
+    ROW("a segment in the middle missing, accepted", NULL, "rm log/00000003.log", STARTS, "the loss is accepted",
         "one=5 two=30 three=0", "", ACCEPT),
     ROW("a torn end", tear_log, "rm log/*.pending", STARTS, "is cut", "one=5 two=30 three=2", ""),
-    ROW("a torn end, whose records are still pending", tear_log, "", STARTS, "1 adds and 0 control records", ALL, ""),
-    ROW("records pending, zeros", NULL, "truncate -s 0 log/*.pending && truncate -s 1M log/00000006.pending", STARTS,
-        "00000006.pending: it is incomplete or damaged, as after a power failure: ignored", ALL, ""),
-    ROW("records pending, a directory", NULL, "rm log/*.pending && mkdir log/00000006.pending", REFUSES,
-        "00000006.pending", "", ""),
+    ROW("a torn end in a copy whose pending records begin later", tear_log, "", STARTS, ".pending belongs to frame",
+        "one=5 two=30 three=2", ""),
+    ROW("records pending, zeros", NULL, "truncate -s 0 log/*.pending && truncate -s 1M log/00000004.pending", STARTS,
+        "00000004.pending: it is incomplete or damaged, as after a power failure: ignored", ALL, ""),
+    ROW("records pending, a directory", NULL, "rm log/*.pending && mkdir log/00000004.pending", REFUSES,
+        "00000004.pending", "", ""),
     ROW("garbage behind its end", put_garbage_behind_log, "", STARTS, "is cut", ALL, ""),
-    ROW("damage in the middle", change_log_in_the_middle, "", REFUSES, "00000004.log is damaged: frame", "", ""),
+    ROW("damage in the middle", change_log_in_the_middle, "", REFUSES, "00000003.log is damaged: frame", "", ""),
     ROW("damage in the middle, accepted", change_log_in_the_middle, "", STARTS, "the loss is accepted",
         "one=5 two=30 three=0", "", ACCEPT),
-    ROW("a damaged header", change_log_header, "", REFUSES, "00000004.log is damaged", "", ""),
-    ROW("a segment cut within its header", NULL, "truncate -s 100 log/00000004.log", REFUSES,
-        "00000004.log is damaged: it has no valid header: frames", "", ""),
-    ROW("an empty segment in the middle", NULL, ": > log/00000004.log", REFUSES,
-        "00000004.log is damaged: it has no valid header: frames", "", ""),
-    ROW("a segment cut behind its header", NULL, "truncate -s 4096 log/00000004.log", REFUSES,
-        "00000004.log is damaged: it ends too early: frames", "", ""),
+    ROW("a damaged header", change_log_header, "", REFUSES, "00000003.log is damaged", "", ""),
+    ROW("a segment cut within its header", NULL, "truncate -s 100 log/00000003.log", REFUSES,
+        "00000003.log is damaged: it is shorter than its header", "", ""),
+    ROW("an empty segment in the middle", NULL, ": > log/00000003.log", REFUSES,
+        "00000003.log is damaged: it is shorter than its header", "", ""),
+    ROW("a segment cut behind its header", NULL, "truncate -s 4096 log/00000003.log", REFUSES,
+        "00000003.log is damaged: it ends too early: frames", "", ""),
     ROW("a segment with another version and its old checksum", NULL,
-        "printf c | dd of=log/00000006.log bs=1 seek=8 conv=notrunc status=none", REFUSES,
+        "printf c | dd of=log/00000004.log bs=1 seek=8 conv=notrunc status=none", REFUSES,
         "the checksum of its header is wrong", "", ""),
-    ROW("an empty segment at the end", NULL, ": > log/00000007.log", STARTS, "ready", ALL, ""),
-    ROW("a segment of zeros at the end", NULL, "truncate -s 65536 log/00000007.log", STARTS, "ready", ALL, ""),
-    ROW("a segment with a torn header at the end", NULL, "head -c 20 log/00000006.log > log/00000007.log", STARTS, "",
-        ALL, ""),
+    ROW("an empty segment at the end", NULL, ": > log/00000005.log", REFUSES,
+        "00000005.log is damaged: it is shorter than its header", "", ""),
+    ROW("a segment of zeros at the end", NULL, "truncate -s 65536 log/00000005.log", REFUSES,
+        "00000005.log is damaged: it is not a segment of the log", "", ""),
+    ROW("a segment with a torn header at the end", NULL, "head -c 20 log/00000004.log > log/00000005.log", REFUSES,
+        "00000005.log is damaged: it is shorter than its header", "", ""),
+    ROW("a torn header at the end, accepted", NULL, "head -c 20 log/00000004.log > log/00000005.log", STARTS,
+        "the loss is accepted", ALL, "", ACCEPT),
     ROW("a segment that was to be deleted", NULL, "cp log/00000002.log log/00000001.log", STARTS, "ready", ALL, ""),
-    ROW("a copy of a segment at the end", NULL, "cp log/00000006.log log/00000007.log", REFUSES,
-        "it was created as segment 6", "", ""),
-    ROW("foreign files beside the log", NULL, "echo a > log/notes; cp log/00000004.log log/00000004.log.bak", STARTS,
-        "ready", ALL, "test -s log/notes && test -s log/00000004.log.bak"),
+    ROW("a copy of a segment at the end", NULL, "cp log/00000004.log log/00000005.log", REFUSES,
+        "it was created as segment 4", "", ""),
+    ROW("foreign files beside the log", NULL, "echo a > log/notes; cp log/00000003.log log/00000003.log.bak", STARTS,
+        "ready", ALL, "test -s log/notes && test -s log/00000003.log.bak"),
 };
 
 /* Gives the directory to a user for whom the daemon obeys file modes. False: there is no such user, as in a

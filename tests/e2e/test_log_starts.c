@@ -460,7 +460,7 @@ Test(log_starts, a_file_of_pending_records_that_is_truncated_ends_the_process_wi
 /* Gives the bytes another version, and the checksum that belongs to them then. */
 static void raise_version(unsigned char *bytes, size_t summed)
 {
-    uint32_t version = 2;
+    uint32_t version = 3;
     memcpy(bytes + 8, &version, sizeof(version));
     uint64_t sum = XXH3_64bits(bytes, summed);
     memcpy(bytes + summed, &sum, sizeof(sum));

@@ -42,20 +42,26 @@ static int on_adds(void *ctx, uint64_t id, unsigned layer, const struct bloom_re
     return 0;
 }
 
-static void try_payload(const uint8_t *data, size_t size, bool has_controls)
+static void try_payload(const uint8_t *data, size_t size, bool has_controls, bool old)
 {
     struct again again = {.ncontrols = 0}, second = {.ncontrols = 0};
-    const struct log_visitor visitor = {on_control, on_adds, &again}, checker = {on_control, on_adds, &second};
+    const struct log_visitor visitor = {on_control, on_adds, NULL, &again},
+                             checker = {on_control, on_adds, NULL, &second};
     struct log_bytes payload = {0};
     struct errbuf err = {{0}};
-    int rc = log_payload_decode(data, size, has_controls, &visitor, &err);
+    int rc = (old ? log_old_decode : log_payload_decode)(data, size, has_controls, &visitor, &err);
 
     CHECK((rc == LOG_OK) == (err.text[0] == '\0'));
     if (rc == LOG_OK) {
         if (again.ncontrols)
             CHECK(log_payload_controls(&payload, again.first_number, &again.records) == 0);
-        CHECK(log_bytes_append(&payload, again.adds.ptr, again.adds.len) == 0);
-        CHECK(log_payload_decode(payload.ptr, payload.len, again.ncontrols > 0, &checker, &err) == LOG_OK);
+        if (again.adds.len && payload.len) /* without a head of their own */
+            CHECK(log_bytes_append(&payload, again.adds.ptr + sizeof(struct log_payload_head),
+                                   again.adds.len - sizeof(struct log_payload_head)) == 0);
+        else if (again.adds.len)
+            CHECK(log_bytes_append(&payload, again.adds.ptr, again.adds.len) == 0);
+        if (payload.len)
+            CHECK(log_payload_decode(payload.ptr, payload.len, again.ncontrols > 0, &checker, &err) == LOG_OK);
         CHECK(second.ncontrols == again.ncontrols && second.nadds == again.nadds);
         CHECK(second.records.len == again.records.len &&
               (second.records.len == 0 || memcmp(second.records.ptr, again.records.ptr, second.records.len) == 0));
@@ -98,7 +104,7 @@ static void try_framed(const uint8_t *data, size_t size)
         memcpy(bytes + 8 + head, data, size);
     CHECK(log_frame_find(bytes, 8 + head + size, 0, 42, 8, &got, &n) == 8 && n == head + size);
     CHECK(got.payload_len == size && got.has_controls == frame.has_controls && got.synced == 7);
-    try_payload(got.payload, got.payload_len, got.has_controls);
+    try_payload(got.payload, got.payload_len, got.has_controls, false);
     free(bytes);
 }
 
@@ -134,8 +140,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (size >= LOG_HEADER_BYTES && log_header_decode(data, &header, &err) == LOG_OK)
         CHECK(header.number != 0 && header.first != 0);
     try_header(data, size);
-    try_payload(data, size, false);
-    try_payload(data, size, true);
+    for (int old = 0; old < 2; old++) {
+        try_payload(data, size, false, old);
+        try_payload(data, size, true, old);
+    }
     try_frames(data, size);
     try_framed(data, size);
     return 0;

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "log_append.h"
 #include "log_case.h"
 
 TestSuite(log_reach, .init = log_case_begin, .fini = log_case_end);
@@ -109,8 +110,7 @@ Test(log_reach, a_frame_without_sense_is_accepted_once)
     write_frames(1, 5, 5);
     read_saved(0, 0, false, &read);
     struct log_writer *writer = log_rig_writer(ops, &read);
-    cr_assert_eq(log_bytes_append(log_writer_payload(writer), "\xff\xff\xff", 3), 0);
-    cr_assert_eq(log_writer_append(writer, false, NULL), 0);
+    cr_assert_eq(log_append(writer, false, &(struct log_bytes){(unsigned char[]){255, 255, 255}, 3, 3}, NULL), 0);
     log_writer_destroy(writer);
     read_saved(0, 0, false, &read);
     cr_assert_eq(read.status, LOG_DAMAGED);

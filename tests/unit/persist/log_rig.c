@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "check.h"
+#include "log_append.h"
 
 #define FRAMES_MAX 4096
 #define ADDS_MAX   40
@@ -37,7 +38,8 @@ static void log_rig_payload(uint64_t number, struct log_bytes *payload, bool *ha
         log_bytes_deinit(&records);
     }
     for (size_t i = 0; i < n; i++)
-        items[i] = (struct bloom_replay_item){{number, i * UINT64_C(0x123456789abcdef)}, number + i};
+        items[i] = (struct bloom_replay_item){{number, i * UINT64_C(0x123456789abcdef)},
+                                              (number + i) | ~LOG_ORDINAL_MASK}; /* as with a check */
     CHECK(log_payload_adds(payload, number, (unsigned)(number % BLOOM_MAX_LAYERS), items, n) == 0);
 }
 
@@ -47,9 +49,19 @@ int log_rig_append(struct log_writer *writer, uint64_t number, struct errbuf *er
     bool has_controls;
 
     log_rig_payload(number, &payload, &has_controls);
-    CHECK(log_bytes_append(log_writer_payload(writer), payload.ptr, payload.len) == 0);
+    int rc = log_append(writer, has_controls, &payload, err);
     log_bytes_deinit(&payload);
-    return log_writer_append(writer, has_controls, err);
+    return rc;
+}
+
+int log_rig_repair(struct log_writer *writer, uint64_t last, struct errbuf *err)
+{
+    struct log_writer_info info;
+    int rc = log_writer_repair(writer, err);
+
+    for (log_writer_info(writer, &info); rc == 0 && info.sequence < last; info.sequence++)
+        rc = log_rig_append(writer, info.sequence + 1, err);
+    return rc != 0 ? rc : log_writer_sync(writer, err);
 }
 
 struct tally {
@@ -139,6 +151,7 @@ void log_rig_read_save(const struct fsops *fs, const struct log_reader_options *
 
     CHECK(tally != NULL);
     memset(read_out, 0, sizeof(*read_out));
+    read_out->options = options;
     read_out->status = log_reader_open(&options, &reader, &read_out->summary, &read_out->err);
     for (size_t i = 0; read_out->status == 0 && i < log_reader_parts(reader); i++)
         read_out->status = log_reader_adds(reader, i, on_adds, tally, &read_out->err);
@@ -155,27 +168,25 @@ struct log_writer *log_rig_writer(const struct fsops *fs, const struct log_rig_r
         .dir = LOG_RIG_DIR,
         .next_segment = read->summary.next_segment,
         .previous_segment = read->summary.last_segment,
-        .next_sequence = read->summary.next_sequence - read->summary.tail,
+        .next_sequence = read->summary.next_sequence,
         .salt = 42 + read->summary.next_sequence,
         .generation = read->summary.next_sequence,
         .segment_bytes = 16384,
-        .keep_bytes = 6000,
+        .unsynced_bytes = 6000,
     };
+    struct log_reader_options again = read->options;
+    struct log_reader_summary summary;
+    struct log_reader *reader;
     struct log_writer *writer;
-    struct log_bytes payload = {0};
-    bool has_controls;
+    struct errbuf err = {""};
 
     CHECK(log_writer_create(&options, &writer) == 0);
-    for (uint64_t n = options.next_sequence; n < read->summary.next_sequence; n++) {
-        log_rig_payload(n, &payload, &has_controls);
-        CHECK(log_writer_carry(writer, &(struct log_carried){.payload = payload.ptr,
-                                                             .len = payload.len,
-                                                             .has_controls = has_controls,
-                                                             .process = read->summary.last_segment,
-                                                             .generation = n}) == 0);
+    again.report = NULL;
+    again.on_control = NULL;
+    if (read->summary.unsettled) {
+        CHECK(log_reader_open(&again, &reader, &summary, &err) == 0);
+        CHECK(log_reader_settle(reader, &err) == 0);
+        log_reader_close(reader);
     }
-    log_bytes_deinit(&payload);
-    if (read->summary.tail)
-        CHECK(log_writer_repair(writer, NULL) == 0);
     return writer;
 }

@@ -7,6 +7,7 @@
 #include <xxhash.h>
 
 #include "log_payload.h"
+#include "log_append.h"
 #include "log_writer.h"
 #include "program.h"
 #include "rig.h"
@@ -52,8 +53,10 @@ static void write_log(struct log_bytes *records)
     struct log_writer *writer;
 
     cr_assert_eq(log_writer_create(&options, &writer), 0);
-    cr_assert_eq(log_payload_controls(log_writer_payload(writer), 1, records), 0);
-    cr_assert_eq(log_writer_append(writer, true, &err), 0, "%s", err.text);
+    struct log_bytes payload = {0};
+    cr_assert_eq(log_payload_controls(&payload, 1, records), 0);
+    cr_assert_eq(log_append(writer, true, &payload, &err), 0, "%s", err.text);
+    log_bytes_deinit(&payload);
     cr_assert_eq(log_writer_sync(writer, &err), 0, "%s", err.text);
     log_writer_destroy(writer);
     log_bytes_deinit(records);

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "journal_ring.h"
 #include "rng.h"
@@ -20,6 +21,10 @@ static struct journal_controls controls;
 static uint64_t added[RINGS]; /* records in each ring; record n of ring r is item (r, n) of filter 1 + r */
 static uint64_t frame;
 
+/* What the log has: its last frame, and how far it goes. */
+static struct log_place known_places[RINGS + 1];
+static struct pending_known known;
+
 static void setup(void)
 {
     tmpdir_create(dir);
@@ -36,6 +41,7 @@ static void setup(void)
         cr_assert_eq(ring_create(&rings[i], pending, i), 0);
     controls_init(&controls, pending, CONTROLS, FIRST);
     frame = 10;
+    known = (struct pending_known){.frame = frame};
     memset(added, 0, sizeof(added));
 }
 
@@ -72,30 +78,48 @@ static void note(size_t name_len)
 {
     static char name[60000];
     memset(name, 'x', sizeof(name));
-    const struct log_control control = {.kind = LOG_RENAME, .id = controls.next, .name = name, .name_len = name_len};
+    const struct log_control control = {
+        .kind = LOG_RENAME, .id = controls.end.number, .name = name, .name_len = name_len};
     cr_assert_eq(controls_reserve(&controls, name_len + 256), 0);
     cr_assert_eq(controls_put(&controls, &control), 0);
 }
 
-/* Like the log thread: takes everything; `written`: the frame got into the log. */
-static void make_frame(bool written)
+static void note_known(uint64_t last, const struct log_place places[RINGS + 1])
 {
-    struct pending_place places[RINGS + 1];
+    memcpy(known_places, places, sizeof(known_places));
+    known = (struct pending_known){last, known_places, RINGS + 1, controls.end.number};
+}
+
+/* Like the log thread: takes everything. */
+static void make_frame(void)
+{
+    struct log_place places[RINGS + 1];
     for (unsigned i = 0; i < RINGS; i++) {
         struct ring_mark mark = ring_snapshot(rings[i]);
-        struct ring_run run;
-        while ((run = ring_peek(rings[i], &mark)).n)
-            ring_done(rings[i], run.n);
-        places[i] = ring_taken(rings[i]);
+        struct ring_place place = rings[i]->written;
+        while (ring_next(rings[i], &place, &mark).n)
+            ;
+        ring_written(rings[i], &place);
+        places[i] = ring_place_of(&place, i);
     }
-    places[CONTROLS] = controls_end(&controls);
-    controls.bytes.len = 0;
-    log_pending_frame(pending, ++frame, controls.next, places);
-    if (!written)
-        return;
+    places[CONTROLS] = ring_place_of(&controls.end, CONTROLS);
+    controls_written(&controls, &controls.end);
+    note_known(++frame, places);
+}
+
+static void sync_frames(void)
+{
+    struct log_place places[RINGS + 1];
+    for (unsigned i = 0; i < RINGS; i++) {
+        rings[i]->synced = rings[i]->written;
+        places[i] = ring_place_of(&rings[i]->synced, i);
+    }
+    controls.synced = controls.written;
+    places[CONTROLS] = ring_place_of(&controls.synced, CONTROLS);
+    log_pending_synced(pending, frame, controls.synced.number, places);
     for (unsigned i = 0; i < RINGS; i++)
         ring_release(rings[i]);
-    controls_release(&controls, places[CONTROLS]);
+    controls_release(&controls);
 }
 
 /* ---- contents after a start ---- */
@@ -132,27 +156,33 @@ static int on_adds(void *ctx, uint64_t id, unsigned layer, const struct bloom_re
     return 0;
 }
 
-static struct found read_path(const char *path, uint64_t last_frame)
+static struct errbuf why;
+
+static struct found read_path(const char *path)
 {
     struct found found = {0};
     struct pending_found file;
     struct errbuf err = {""};
-    int status = log_pending_read(fsops_posix(), path, last_frame, &file, &err);
+    int status = log_pending_read(fsops_posix(), path, &known, &file, &err);
     cr_assert(status == 0 || status == LOG_DAMAGED, "%d: %s", status, err.text);
+    why = err;
     if (status)
         return found;
     cr_assert(file.process == 3 && file.generation == 5);
     found.fits = file.fits;
     const struct log_visitor visitor = {.on_control = on_control, .on_adds = on_adds, .ctx = &found};
-    cr_assert_eq(log_payload_decode(file.payload.ptr, file.payload.len, file.has_controls, &visitor, &err), LOG_OK,
-                 "%s", err.text);
+    if (file.payload.len)
+        cr_assert_eq(log_payload_decode(file.payload.ptr, file.payload.len, file.has_controls, &visitor, &err), LOG_OK,
+                     "%s", err.text);
     log_bytes_deinit(&file.payload);
     return found;
 }
 
-static struct found read_now(uint64_t last_frame)
+#define PENDING (tmp_path(dir, "log/00000003.pending").text)
+
+static struct found read_now(void)
 {
-    return read_path(tmp_path(dir, "log/00000003.pending").text, last_frame);
+    return read_path(PENDING);
 }
 
 /* After a kill, everything since the last frame in the log is found, in any amount. */
@@ -166,52 +196,107 @@ Test(pending, all_that_the_log_has_not_got_is_there)
             add(i, rng_below(&rng, rng_below(&rng, 4) ? 50 : 9000));
         for (uint64_t n = rng_below(&rng, 4); n > 0; n--)
             note(rng_below(&rng, 5) ? 10 : 59000);
-        struct found found = read_now(frame);
-        cr_assert(found.fits);
+        struct found found = read_now();
+        cr_assert(found.fits, "%s", why.text);
         for (unsigned i = 0; i < RINGS; i++) {
             cr_assert_eq(found.adds[i], added[i] - before[i]);
             cr_assert(!found.adds[i] || found.first[i] == before[i]);
         }
-        cr_assert_eq(found.controls, controls.next - controls_before);
+        cr_assert_eq(found.controls, controls.end.number - controls_before);
         cr_assert(!found.controls || found.first_control == controls_before);
-        make_frame(round % 3 != 0);
-        if (round % 3 == 0) { /* the frame is on its way: the log may have it, or not */
-            found = read_now(frame - 1);
-            cr_assert(found.fits && found.adds[0] == added[0] - before[0] && found.adds[1] == added[1] - before[1]);
-            for (unsigned i = 0; i < RINGS; i++)
-                ring_release(rings[i]);
-            controls_release(&controls, controls_end(&controls));
-        }
-        found = read_now(frame);
-        cr_assert(found.fits && !found.adds[0] && !found.adds[1] && !found.controls);
+        make_frame();
+        found = read_now();
+        cr_assert(found.fits && !found.adds[0] && !found.adds[1] && !found.controls, "%s", why.text);
+        if (round % 3 == 0)
+            sync_frames();
+        found = read_now();
+        cr_assert(found.fits && !found.adds[0] && !found.adds[1] && !found.controls, "%s", why.text);
         for (unsigned i = 0; i < RINGS; i++)
             before[i] = added[i];
-        controls_before = controls.next;
+        controls_before = controls.end.number;
     }
 }
 
-/* The file belongs to the last frame of the log, or to the one before as long as all records since that are still in
- * it. */
-Test(pending, it_is_used_only_with_the_frame_that_it_goes_with)
+/* Until a sync the file has what a frame has, too: the log may lose it. Afterwards the log must have it. */
+Test(pending, a_log_that_lacks_synced_frames_is_known)
 {
+    struct pending_known at_first = known;
     add(0, 10);
     note(10);
-    make_frame(true);
+    make_frame();
     add(0, 20000);
-    make_frame(true);
-    add(0, 5);
-    cr_assert(!read_now(10).fits);
-    cr_assert(!read_now(13).fits);
-    cr_assert_eq(read_now(12).adds[0], 5u);
-    add(1, 20000); /* in the chunks given back by the second frame */
-    struct found found = read_now(11);
-    cr_assert(!found.fits && !found.adds[0], "half of a frame is worse than nothing of it");
+    make_frame();
+    struct pending_known later = known;
+    known = at_first;
+    struct found found = read_now();
+    cr_assert(found.fits && found.adds[0] == 20010 && found.controls == 1);
+    sync_frames();
+    add(1, 5);
+    cr_assert(!read_now().fits);
+    known = later;
+    found = read_now();
+    cr_assert(found.fits && found.adds[0] == 0 && found.adds[1] == 5 && found.controls == 0);
+    /* A save has deleted the segments with these frames: the file knows the places itself. */
+    known = (struct pending_known){.frame = later.frame};
+    found = read_now();
+    cr_assert(found.fits && found.adds[0] == 0 && found.adds[1] == 5 && found.controls == 0);
+}
+
+/* The file is that of a process of this boot, and no copy: all of its records must be there. */
+static void expect_loss(const unsigned char *bytes, size_t len, const char *what, size_t at)
+{
+    struct pending_found file;
+    struct errbuf err = {""};
+    FILE *out = fopen(PENDING, "r+b");
+    cr_assert(out && fwrite(bytes, 1, len, out) == len && fclose(out) == 0);
+    cr_assert_eq(truncate(PENDING, (off_t)len), 0);
+    cr_assert_eq(log_pending_read(fsops_posix(), PENDING, &known, &file, &err), LOG_DAMAGED, "%s %zu", what, at);
+    cr_assert(file.here, "%s %zu: %s", what, at, err.text);
+}
+
+Test(pending, what_is_cut_or_changed_after_a_kill_is_missed)
+{
+    size_t len;
+    add(0, 3000);
+    note(10);
+    make_frame();
+    sync_frames();
+    add(0, 3000);
+    add(1, 10);
+    note(10);
+    note(20);
+    unsigned char *bytes = file_read(PENDING, &len);
+    cr_assert(read_now().fits, "%s", why.text);
+    const struct pending_chunk *last[] = {rings[0]->tail, rings[1]->tail, controls.end.chunk};
+    for (size_t at = 0; at < len; at += PENDING_CHUNK_BYTES) {
+        struct pending_chunk *chunk = (struct pending_chunk *)(void *)(bytes + at);
+        for (unsigned i = 0; at && i < 3; i++) {
+            if (chunk->stream != i || chunk->number != last[i]->number)
+                continue;
+            size_t used = i == CONTROLS ? controls.end.used : (size_t)last[i]->used * 8;
+            for (size_t back = 1; back <= 40; back++) {
+                unsigned char *byte = (unsigned char *)chunk->words + used - back;
+                *byte ^= 1;
+                expect_loss(bytes, len, i == CONTROLS ? "a control record, byte" : "an add, byte", back);
+                *byte ^= 1;
+            }
+            if (i == CONTROLS)
+                continue;
+            chunk->number ^= 1;
+            if (i == 0)
+                expect_loss(bytes, len, "the head of chunk", at);
+            chunk->number ^= 1;
+        }
+    }
+    expect_loss(bytes, len - PENDING_CHUNK_BYTES, "cut by a chunk", 0);
+    expect_loss(bytes, len - 1, "cut by a byte", 0);
+    free(bytes);
 }
 
 static void hold(void)
 {
-    struct pending_chunk *const last[2] = {rings[0]->tail, controls.tail};
-    log_pending_hold(pending, 0, ring_end(rings[0]), controls_end(&controls), last);
+    struct pending_chunk *const last[2] = {rings[0]->tail, controls.end.chunk};
+    log_pending_hold(pending, 0, ring_end(rings[0]), ring_place_of(&controls.end, CONTROLS), last);
 }
 
 /* Nothing of an open transaction is taken, everything of a finished one is. */
@@ -221,19 +306,19 @@ Test(pending, a_transaction_is_there_as_a_whole_or_not_at_all)
         add(0, 1000);
         add(1, 10);
         note(10);
-        struct found before = read_now(frame);
+        struct found before = read_now();
         hold();
         add(0, round == 1 ? 10000 : 10);
         note(59000);
         note(10);
-        struct found found = read_now(frame);
+        struct found found = read_now();
         cr_assert(found.fits && memcmp(&found, &before, sizeof(found)) == 0);
         log_pending_release(pending);
-        found = read_now(frame);
+        found = read_now();
         cr_assert_eq(found.controls, before.controls + 2);
         cr_assert_eq(found.adds[0], before.adds[0] + (round == 1 ? 10000u : 10u));
         if (round == 1)
-            make_frame(true);
+            make_frame();
     }
 }
 
@@ -245,14 +330,14 @@ Test(pending, a_copy_that_was_made_while_a_transaction_began_is_not_used)
         size_t len, before_len;
         add(0, 1000);
         note(10);
-        unsigned char *before = file_read(tmp_path(dir, "log/00000003.pending").text, &before_len);
+        unsigned char *before = file_read(PENDING, &before_len);
         hold();
         add(0, large ? 10000 : 10);
         note(10);
-        unsigned char *copy = file_read(tmp_path(dir, "log/00000003.pending").text, &len);
+        unsigned char *copy = file_read(PENDING, &len);
         memcpy(copy, before, PENDING_HEAD_PART);
         file_write(tmp_path(dir, "copy").text, copy, len);
-        struct found found = read_path(tmp_path(dir, "copy").text, frame);
+        struct found found = read_path(tmp_path(dir, "copy").text);
         cr_assert(!found.fits && !found.adds[0] && !found.controls);
         log_pending_release(pending);
         free(before);
@@ -272,7 +357,7 @@ Test(pending, pages_of_any_moment_do_no_harm)
         for (unsigned i = 0; i < RINGS; i++)
             add(i, rng_below(&rng, round % 8 ? 300 : 6000));
         note(rng_below(&rng, 5) ? 10 : 20000);
-        unsigned char *now = file_read(tmp_path(dir, "log/00000003.pending").text, &len);
+        unsigned char *now = file_read(PENDING, &len);
         unsigned char *torn = malloc(len);
         memcpy(torn, now, len);
         for (size_t page = 0; page < len / PAGE; page++) {
@@ -285,14 +370,16 @@ Test(pending, pages_of_any_moment_do_no_harm)
                 torn[page * PAGE + rng_below(&rng, PAGE)] ^= (unsigned char)(1 + rng_below(&rng, 255));
         }
         file_write(tmp_path(dir, "torn").text, torn, len);
-        struct found found = read_path(tmp_path(dir, "torn").text, frame - rng_below(&rng, 2));
+        struct found found = read_path(tmp_path(dir, "torn").text);
         used += found.fits;
         free(torn);
         free(old);
         old = now;
         old_len = len;
         if (rng_below(&rng, 2))
-            make_frame(true);
+            make_frame();
+        if (rng_below(&rng, 3) == 0)
+            sync_frames();
     }
     free(old);
     cr_assert_gt(used, 10u, "most of what was tried is refused at once: %zu", used);

@@ -6,7 +6,8 @@
 
 #include "check.h"
 #include "log_payload.h"
-#include "log_varint.h"
+#include "log_payload_internal.h"
+#include "log_append.h"
 #include "log_writer.h"
 #include "store_loader.h"
 
@@ -121,15 +122,20 @@ static int on_grow(void *ctx, uint64_t id, unsigned layer, const struct bloom_sh
 
 static void end_frame(struct maker *m)
 {
-    struct log_bytes *payload = log_writer_payload(m->writer);
+    const size_t head = sizeof(struct log_payload_head);
 
     if (m->nrecords == 0 && m->adds.len == 0)
         return;
-    CHECK(payload != NULL);
-    if (m->nrecords)
-        CHECK(log_payload_controls(payload, m->next_control, &m->records) == 0);
-    CHECK(log_bytes_append(payload, m->adds.ptr, m->adds.len) == 0);
-    CHECK(log_writer_append(m->writer, m->nrecords > 0, NULL) == 0);
+    if (m->nrecords) { /* the adds follow, without a head of their own */
+        struct log_bytes payload = {0};
+        CHECK(log_payload_controls(&payload, m->next_control, &m->records) == 0);
+        if (m->adds.len)
+            CHECK(log_bytes_append(&payload, m->adds.ptr + head, m->adds.len - head) == 0);
+        CHECK(log_append(m->writer, true, &payload, NULL) == 0);
+        log_bytes_deinit(&payload);
+    } else {
+        CHECK(log_append(m->writer, false, &m->adds, NULL) == 0);
+    }
     m->next_control += m->nrecords;
     m->nrecords = m->records.len = m->adds.len = 0;
 }

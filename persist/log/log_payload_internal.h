@@ -1,13 +1,15 @@
-/* log_varint: numbers of 7 bits a byte, low bits first; the top bit says that more follow. A cursor reads them and
- * other values, and never beyond its end. Internal to the log. */
-#ifndef BLOOMERY_LOG_VARINT_H
-#define BLOOMERY_LOG_VARINT_H
+/* Shared between log_payload.c and log_old.c: numbers of 7 bits a byte, low bits first; the top bit says that more
+ * follow. A cursor reads them and other values, and never beyond its end. */
+#ifndef BLOOMERY_LOG_PAYLOAD_INTERNAL_H
+#define BLOOMERY_LOG_PAYLOAD_INTERNAL_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "bytes.h"
+#include "log_payload.h"
 
 #define VARINT_MAX 10 /* bytes of the largest number */
 
@@ -46,17 +48,6 @@ static inline bool varint_get(const unsigned char **at, const unsigned char *end
     return false;
 }
 
-/* Signed differences, small ones of either sign short. */
-static inline uint64_t varint_zigzag(uint64_t difference)
-{
-    return difference << 1 ^ (uint64_t)((int64_t)difference >> 63);
-}
-
-static inline uint64_t varint_unzigzag(uint64_t value)
-{
-    return value >> 1 ^ (0 - (value & 1));
-}
-
 /* The bytes left to read. `bad` stays set once a value was cut off or not possible; all further values are 0. */
 struct cursor {
     const unsigned char *at, *begin, *end;
@@ -92,6 +83,14 @@ static inline const unsigned char *cursor_bytes(struct cursor *c, uint64_t len)
     return at;
 }
 
+static inline void cursor_get(struct cursor *c, void *out, size_t len)
+{
+    const unsigned char *at = cursor_bytes(c, len);
+
+    if (at)
+        memcpy(out, at, len);
+}
+
 static inline uint8_t cursor_byte(struct cursor *c)
 {
     const unsigned char *at = cursor_bytes(c, 1);
@@ -109,5 +108,14 @@ static inline double cursor_double(struct cursor *c)
     const unsigned char *at = cursor_bytes(c, 8);
     return at ? le_double_get(at) : 0;
 }
+
+/* The next control record: its kind and its fields. */
+void log_get_control(struct cursor *c, struct log_control *control);
+
+/* A number of the counted ones. */
+uint64_t log_get_counted(struct cursor *c, uint64_t min);
+
+/* LOG_DAMAGED or LOG_NEWER, with the place of the cursor. */
+int log_payload_damaged(const struct cursor *c, const char *what, struct errbuf *err);
 
 #endif

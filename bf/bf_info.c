@@ -487,7 +487,7 @@ bool bf_rate_is_off(const struct bloom_filter *filter, struct errbuf *text_out)
 {
     const struct bloom_params *params = bloom_filter_params(filter);
     struct bloom_layer_view layer;
-    if (params->redisbloom == 0)
+    if (params->redisbloom == 0 || params->redisbloom == BLOOM_OPTION_BLOCKED) /* these keep it */
         return false;
     const char *layout = bloom_params_have_seed(params) ? "valkey-bloom" : "RedisBloom";
     bloom_filter_layer(filter, 0, &layer);

@@ -71,9 +71,20 @@ static bool take_capacity(int64_t capacity, struct bloom_params *params, struct 
 
 static bool read_layout(struct slice value, struct bloom_params *params)
 {
-    bool redisbloom = slice_is(value, "REDISBLOOM"), valkey = slice_is(value, "VALKEY");
-    params->redisbloom = redisbloom ? REDISBLOOM_DEFAULT : valkey ? BLOOM_OPTION_VALKEY : 0;
-    return redisbloom || valkey || slice_is(value, "NA");
+    static const struct {
+        const char *name;
+        uint8_t options;
+    } layouts[] = {{"NA", 0},
+                   {"REDISBLOOM", REDISBLOOM_DEFAULT},
+                   {"VALKEY", BLOOM_OPTION_VALKEY},
+                   {"BLOCKED", BLOOM_OPTION_BLOCKED}};
+    for (size_t i = 0; i < sizeof(layouts) / sizeof(layouts[0]); i++) {
+        if (slice_is(value, layouts[i].name)) {
+            params->redisbloom = layouts[i].options;
+            return true;
+        }
+    }
+    return false;
 }
 
 static bool read_ttl(const struct bf_args *args, struct slice value, int64_t now_ms, int64_t *expires_ms_out,
@@ -147,16 +158,18 @@ static bool take_window(const struct window_words *words, struct bloom_params *p
     int64_t parts = words->parts ? words->parts : BLOOM_WINDOW_PARTS;
     if (!words->given)
         return (!words->parts && !words->refresh) || bf_refuse(error, "ERR PARTS and REFRESH need WINDOW");
-    if (params->redisbloom && words->layout)
+    bool blocked = params->redisbloom == BLOOM_OPTION_BLOCKED;
+    if (params->redisbloom && !blocked && words->layout)
         return errbuf_fail(error, false,
-                           "ERR a window is kept in Cassandra's layout: WINDOW and LAYOUT %s exclude each other",
+                           "ERR a window is kept in LAYOUT na or blocked: WINDOW and LAYOUT %s exclude each other",
                            bloom_params_have_seed(params) ? "valkey" : "redisbloom");
     if (words->by_items && !words->parts && parts > words->length)
         parts = words->length;
     if (words->by_items && parts > words->length)
         return errbuf_fail(error, false, "ERR PARTS must not be more than the ITEMS of the window, %lld",
                            (long long)words->length);
-    params->redisbloom = 0;
+    if (!blocked)
+        params->redisbloom = 0;
     params->window = (uint64_t)words->length * (words->by_items ? 1 : 1000000);
     params->window_parts = (uint16_t)parts;
     params->window_flags =
@@ -223,7 +236,7 @@ static bool read_options(const struct bf_args *args, size_t first, const struct 
             expansion_given = true;
         } else if (slice_is(word, "LAYOUT")) {
             if (!has_value || !read_layout(bf_arg(args, ++i), params))
-                return bf_refuse(error, "ERR LAYOUT takes na, redisbloom or valkey");
+                return bf_refuse(error, "ERR LAYOUT takes na, redisbloom, valkey or blocked");
             window.layout = true;
         } else if (slice_is(word, other->word)) {
             if (!has_value)

@@ -64,7 +64,7 @@ bool bf_wrong_arity(const struct bf_args *args, struct errbuf *error);
 
 /* All functions below: true, and *out is filled; or false, and `error` has the whole text of the reply. */
 
-/* BF.RESERVE key rate capacity [EXPANSION n] [NONSCALING] [LAYOUT na|redisbloom|valkey] [TTL seconds]
+/* BF.RESERVE key rate capacity [EXPANSION n] [NONSCALING] [LAYOUT na|redisbloom|valkey|blocked] [TTL seconds]
  * [WINDOW seconds|ITEMS n [PARTS n] [REFRESH]] [KEYED] */
 struct bf_reserve {
     struct bloom_params params;
@@ -76,7 +76,7 @@ struct bf_reserve {
 bool bf_read_reserve(const struct bf_args *args, const struct bf_defaults *defaults, struct bf_reserve *out,
                      struct errbuf *error);
 
-/* BF.PLAN rate capacity [EXPANSION n] [NONSCALING] [LAYOUT na|redisbloom] [WINDOW seconds|ITEMS n [PARTS n] [REFRESH]]
+/* BF.PLAN rate capacity [EXPANSION n] [NONSCALING] [LAYOUT name] [WINDOW seconds|ITEMS n [PARTS n] [REFRESH]]
  * [ITEMS n] */
 struct bf_plan {
     struct bloom_params params;
@@ -85,7 +85,7 @@ struct bf_plan {
 bool bf_read_plan(const struct bf_args *args, const struct bf_defaults *defaults, struct bf_plan *out,
                   struct errbuf *error);
 
-/* BF.INSERT key [CAPACITY n] [ERROR rate] [EXPANSION n] [LAYOUT na|redisbloom|valkey] [NOCREATE] [NONSCALING]
+/* BF.INSERT key [CAPACITY n] [ERROR rate] [EXPANSION n] [LAYOUT na|redisbloom|valkey|blocked] [NOCREATE] [NONSCALING]
  * [TTL seconds] [WINDOW seconds|ITEMS n [PARTS n] [REFRESH]] [KEYED] [OWNER id] [SEED seed]
  * [TIGHTENING ratio] [VALIDATESCALETO capacity] [ITEMS item ...]. Items may be left out under valkey-bloom's contract,
  * and with an option that only it has. */

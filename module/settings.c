@@ -15,7 +15,7 @@
 struct settings settings;
 struct names names;
 
-static const char *const layouts[] = {"na", "redisbloom", "valkey"};
+static const char *const layouts[] = {"na", "redisbloom", "valkey", "blocked"};
 static const char *const missing_filter_replies[] = {"absent", "null", "error"};
 static const char *const yes_no[] = {"no", "yes"};
 
@@ -328,7 +328,7 @@ bool settings_register(struct engine_ctx *ctx, struct errbuf *err)
 
 struct bf_defaults settings_defaults(void)
 {
-    static const enum bloom_variant variants[] = {BLOOM_NA, BLOOM_REDISBLOOM, BLOOM_VALKEY};
+    static const enum bloom_variant variants[] = {BLOOM_NA, BLOOM_REDISBLOOM, BLOOM_VALKEY, BLOOM_BLOCKED};
     struct bf_defaults defaults = {
         .params = {.capacity = (uint64_t)settings.initial_size,
                    .error_rate = settings.error_rate,

@@ -57,7 +57,7 @@ bool settings_read(struct engine_ctx *ctx, struct engine_string **argv, int argc
 /* Registers them with CONFIG, if the engine has that, and takes their values from its file. False with a text. */
 bool settings_register(struct engine_ctx *ctx, struct errbuf *err);
 
-enum { LAYOUT_NA, LAYOUT_REDISBLOOM, LAYOUT_VALKEY }; /* settings.layout */
+enum { LAYOUT_NA, LAYOUT_REDISBLOOM, LAYOUT_VALKEY, LAYOUT_BLOCKED }; /* settings.layout */
 
 /* The settings for filters that a command creates, and the time. */
 struct bf_defaults settings_defaults(void);

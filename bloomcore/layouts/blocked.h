@@ -15,7 +15,7 @@
 #define BLOCK_BITS  512
 
 #define BLOCKED_MAX_K    16
-#define BLOCKED_MIN_RATE 1e-9 /* of a layer; below, a block would be for fewer than five items */
+#define BLOCKED_MIN_RATE 1e-15 /* of a layer; below, a block would be for less than an item */
 
 /* Words before the first block. A large layer begins 8 bytes behind a page (bloom_words.h); with seven words its blocks
  * are cache lines. */

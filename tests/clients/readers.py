@@ -96,8 +96,11 @@ def test_answers_are_the_servers():
     as_of_very_old_versions("theirs", "their-old")
     server.execute_command("BF.RESERVE", "valkeys", "0.01", "10000", "NONSCALING", "LAYOUT", "valkey")
     server.execute_command("BF.INSERT", "valkeys-chain", "CAPACITY", "100", "SEED", bytes(range(200, 232)))
+    server.execute_command("BF.RESERVE", "blocks", "0.01", "10000", "LAYOUT", "blocked")
+    server.execute_command("BF.RESERVE", "block-chain", "0.01", "100", "EXPANSION", "2", "LAYOUT", "blocked")
+    server.execute_command("BF.RESERVE", "block-large", "0.01", "2000000", "LAYOUT", "blocked")
     for name, layers in (("plain", 1), ("chain", 5), ("window", 1), ("theirs", 1), ("their-chain", 5), ("their-old", 1), ("valkeys", 1),
-                         ("valkeys-chain", 5)):
+                         ("valkeys-chain", 5), ("blocks", 1), ("block-chain", 5), ("block-large", 1)):
         added = items(5000)
         for at in range(0, len(added), 1000):
             server.execute_command("BF.MADD", name, *added[at:at + 1000])
@@ -105,7 +108,7 @@ def test_answers_are_the_servers():
         assert int(headers["Bloomery-Layers"]) >= layers
         assert headers["Bloomery-Layout"] == (
             "redisbloom32" if name == "their-old" else "redisbloom" if name.startswith("their") else
-            "valkey" if name.startswith("valkey") else "na")
+            "valkey" if name.startswith("valkey") else "blocked" if name.startswith("block") else "na")
         assert (headers["Bloomery-Window"] is not None) == (name == "window")
     assert get("/filters/window")[1]["Bloomery-Window"] == "3600000000 microseconds"
 

@@ -441,6 +441,7 @@ DAEMON_TEST(the_daemon, content, dumps_of_any_size)
     } kinds[] = {
         {"BF.RESERVE f 0.01 10000000", "BF.MADD f", "BF.MEXISTS"},
         {"BF.RESERVE f 0.01 10000000 LAYOUT redisbloom", "BF.MADD f", "BF.MEXISTS"},
+        {"BF.RESERVE f 0.01 10000000 LAYOUT blocked", "BF.MADD f", "BF.MEXISTS"},
         {"CF.RESERVE f 12000000", "CF.INSERT f ITEMS", "CF.MEXISTS"},
         {"CF.RESERVE f 8000000 ERROR 0.001", "CF.INSERT f ITEMS", "CF.MEXISTS"},
     };

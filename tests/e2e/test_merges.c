@@ -125,8 +125,9 @@ static void *destroyer(void *arg)
 /* Without effect: its counts continue, WATCH and the log see no change. Also of a window, and of a large filter. */
 DAEMON_TEST(the_daemon, merges, a_union_that_adds_nothing_changes_nothing)
 {
-    static const char *const shapes[] = {"CAPACITY 100 EXPANSION 2", "CAPACITY 2000000 ERROR 0.001",
-                                         "CAPACITY 500 WINDOW 600 PARTS 3", "CAPACITY 40 LAYOUT redisbloom"};
+    static const char *const shapes[] = {"CAPACITY 100 EXPANSION 2",        "CAPACITY 2000000 ERROR 0.001",
+                                         "CAPACITY 500 WINDOW 600 PARTS 3", "CAPACITY 40 LAYOUT redisbloom",
+                                         "CAPACITY 100 LAYOUT blocked",     "CAPACITY 500 LAYOUT blocked WINDOW 600"};
     redisContext *other = client_open(the_daemon.port);
     for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++) {
         expect(client, "+OK", "FLUSHALL");

@@ -80,6 +80,8 @@ CLIENT_TEST(daemon_under_test, persistence, filters_of_all_kinds_lie_behind_one_
         {"BF", "0.01 100"},
         {"BF", "0.01 100 NONSCALING"},
         {"BF", "0.01 100 LAYOUT redisbloom"},
+        {"BF", "0.01 100 LAYOUT blocked"},
+        {"BF", "0.01 1000 LAYOUT blocked WINDOW 604800"},
         {"BF", "0.01 100 KEYED"},
         {"BF", "0.01 1000 WINDOW 604800"},
         {"BF", "0.01 1000 WINDOW ITEMS 2000 PARTS 4 REFRESH KEYED"},

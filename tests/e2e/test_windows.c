@@ -285,7 +285,7 @@ CLIENT_TEST(daemon_under_test, windows, what_is_not_possible_is_said)
     expect(client, "-ERR PARTS and REFRESH need WINDOW", "BF.RESERVE w 0.01 9 REFRESH");
     expect(client, "-ERR PARTS must not be more than the ITEMS of the window, 5",
            "BF.RESERVE w 0.01 9 WINDOW ITEMS 5 PARTS 6");
-    expect(client, "-ERR a window is kept in Cassandra's layout: WINDOW and LAYOUT redisbloom exclude each other",
+    expect(client, "-ERR a window is kept in LAYOUT na or blocked: WINDOW and LAYOUT redisbloom exclude each other",
            "BF.RESERVE w 0.01 9 WINDOW 60 LAYOUT redisbloom");
     expect(client, "-Unknown argument received", "BF.INSERT w WINDOWS 60 ITEMS a");
     expect(client, ":0", "EXISTS w");

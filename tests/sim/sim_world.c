@@ -265,6 +265,10 @@ static void send_op(unsigned index, const struct op *op)
         snprintf(capacity, sizeof(capacity), "%u", 1 + (unsigned)below(20));
         words[n++] = "0.0000001";
         words[n++] = capacity;
+        if (strchr("13579", capacity[strlen(capacity) - 1])) {
+            words[n++] = "LAYOUT";
+            words[n++] = "blocked";
+        }
     }
     for (unsigned i = 0; i < op->n && (op->kind == OP_ADD || op->kind == OP_EXISTS); i++) {
         snprintf(items[i], sizeof(items[i]), "i%u", op->items[i]);

@@ -45,7 +45,7 @@ const char *bf_type_name(struct entry *entry)
 /* The layout of new filters. */
 static enum bloom_variant layout_of(const struct config_filters *filters)
 {
-    static const enum bloom_variant layouts[] = {BLOOM_NA, BLOOM_REDISBLOOM, BLOOM_VALKEY};
+    static const enum bloom_variant layouts[] = {BLOOM_NA, BLOOM_REDISBLOOM, BLOOM_VALKEY, BLOOM_BLOCKED};
     bool follows = filters->layout == BF_LAYOUT_NA && filters->compatibility == BF_CONTRACT_VALKEY;
     return follows ? BLOOM_VALKEY : layouts[filters->layout];
 }

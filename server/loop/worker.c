@@ -12,6 +12,7 @@
 #include "journal.h"
 #include "log.h"
 #include "memory_use.h"
+#include "persistence.h"
 #include "rcu.h"
 #include "dispatch.h"
 #include "thread.h"
@@ -147,7 +148,8 @@ static void enter(struct io *io)
     io->now_ms = (int64_t)uv_now(&io->loop);
     conns_refresh(io, server_config(io->server));
     fetches_look(&runner->fetches);
-    admission_look(&runner->admission, log_waits_look(&runner->log));
+    bool loading = server_loading(io->server); /* before the ring: if the load ends in between, the ring is there */
+    admission_look(&runner->admission, loading, log_waits_look(&runner->log));
 }
 
 static void settle(struct io *io)

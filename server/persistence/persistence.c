@@ -6,6 +6,7 @@
 
 #include "clock.h"
 #include "notify.h"
+#include "rcu.h"
 #include "registry_key.h"
 #include "registry_effect.h"
 #include "saver.h"
@@ -52,7 +53,6 @@ static int on_still_ours(void *ctx)
 
 int persistence_start(struct server *server, const struct journal_start *from, struct errbuf *err)
 {
-    const struct config *config = server_config(server);
     struct journal_start start = *from;
     struct journal *journal;
 
@@ -68,8 +68,12 @@ int persistence_start(struct server *server, const struct journal_start *from, s
     int status = journal_create(&journal, &start, err);
     if (status)
         return status;
-    journal_set_policy(journal, (enum journal_policy)config->log.appendfsync);
-    journal_record(journal, config->log.appendonly);
+    rcu_reader_begin(); /* CONFIG SET replaces settings, and frees the old ones, while the log is made */
+    enum journal_policy policy = (enum journal_policy)server_config(server)->log.appendfsync;
+    bool records = server_config(server)->log.appendonly;
+    rcu_reader_end();
+    journal_set_policy(journal, policy);
+    journal_record(journal, records);
     atomic_store_explicit(&server->journal, journal, memory_order_release);
     return 0;
 }

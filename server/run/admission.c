@@ -103,10 +103,10 @@ void admission_look_at_pause(struct admission *admission)
         conn_all_ready(&admission->paused, CONN_WAITS_PAUSE);
 }
 
-void admission_look(struct admission *admission, bool log_full)
+void admission_look(struct admission *admission, bool loading, bool log_full)
 {
     admission_look_at_settings(admission);
-    set(admission, ADMISSION_LOADING, server_loading(admission->io->server));
+    set(admission, ADMISSION_LOADING, loading);
     set(admission, ADMISSION_LOG_FULL, log_full);
     admission_look_at_pause(admission);
 }

@@ -112,7 +112,8 @@ def disturb(daemon, seed, stop):
             client = redis.Redis(port=daemon.port, socket_timeout=60)
             while not stop.is_set():
                 name = chance.choice(list(FILTERS))
-                client.execute_command(*chance.choice((["BGSAVE"], ["SAVE"], ["BF.MERGE", name, f"other-{name}"], ["INFO"],
+                client.execute_command(*chance.choice((["BGSAVE"], ["SAVE"], ["BF.MERGE", name, f"other-{name}"],
+                                                       ["CONFIG", "SET", "appendfsync", chance.choice(("always", "everysec"))],
                                                        ["BF.INSERT", name, "OWNER", "nobody", "ITEMS", "0"])))
         except redis.RedisError:
             time.sleep(0.02)

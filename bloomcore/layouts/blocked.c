@@ -14,10 +14,10 @@
 
 /* The rate of a block with x items: the mean of f^k, where f is the share of bits that k x random ones have set. The
  * mean is taken from the mean and the variance of f. */
-static double rate_of_block(double x, unsigned k)
+static double rate_of_block(uint64_t items, unsigned k)
 {
     const double one = log1p(-1.0 / BLOCK_BITS), two = log1p(-2.0 / BLOCK_BITS);
-    double empty = exp(one * k * x), fill = 1 - empty;
+    double x = (double)items, empty = exp(one * k * x), fill = 1 - empty;
     double variance = (1 - 1.0 / BLOCK_BITS) * exp(two * k * x) + empty / BLOCK_BITS - empty * empty;
 
     if (fill <= 0)
@@ -29,22 +29,22 @@ static double rate_of_block(double x, unsigned k)
  * left out from where they do not change the sum any more, on both sides of the most frequent number. */
 static double mean_rate(double mean, unsigned k)
 {
-    double mode = floor(mean), sum = 0;
-    double most = exp(mode * log(mean) - mean - lgamma(mode + 1)), share = most;
+    uint64_t mode = (uint64_t)mean;
+    double most = exp((double)mode * log(mean) - mean - lgamma((double)mode + 1)), share = most, sum = 0;
 
-    for (double x = mode; x > 0; x--) {
+    for (uint64_t x = mode; x > 0; x--) {
         double term = share * rate_of_block(x, k);
         sum += term;
-        share *= x / mean;
+        share *= (double)x / mean;
         if (term < sum * 1e-12)
             break;
     }
     share = most;
-    for (double x = mode + 1;; x++) {
-        share *= mean / x;
+    for (uint64_t x = mode + 1;; x++) {
+        share *= mean / (double)x;
         double term = share * rate_of_block(x, k);
         sum += term;
-        if (term <= sum * 1e-12 && x > mean + 8)
+        if (term <= sum * 1e-12 && x > mode + 8)
             return fmin(sum, 1);
     }
 }

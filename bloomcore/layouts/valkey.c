@@ -84,8 +84,10 @@ double valkey_layer_rate(double rate, double tightening, unsigned index)
 {
     double power = 1; /* by repeated squaring, as the compiler of valkey-bloom does it */
 
-    for (; index; index /= 2, tightening *= tightening)
+    for (; index; index /= 2) {
         power = index & 1 ? power * tightening : power;
+        tightening *= tightening;
+    }
     return rate * power;
 }
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "bytes.h"
+#include "check.h"
 #include "database.h"
 #include "filterdb.h"
 #include "log_payload_internal.h"
@@ -479,6 +480,7 @@ static int decode_group(struct cursor *c, const struct log_visitor *visitor, str
     for (size_t left = group.n, n; left; left -= n) {
         n = left < LOG_ADDS_BATCH ? left : LOG_ADDS_BATCH;
         cursor_get(c, items, n * sizeof(items[0]));
+        CHECK(!c->bad); /* the number of items was compared with the bytes */
         for (size_t i = 0; i < n; i++)
             items[i].ordinal &= LOG_ORDINAL_MASK;
         int rc = visitor->on_adds ? visitor->on_adds(visitor->ctx, group.id, group.layer, items, n) : 0;

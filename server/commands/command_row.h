@@ -56,6 +56,7 @@ enum command_secrets {
     SECRETS_ALL,      /* all after its name */
     SECRETS_OF_HELLO, /* after the version, but SETNAME with its name */
     SECRETS_OF_SETTINGS,
+    SECRETS_OF_SEED,         /* the seed of BF.INSERT, behind SEED: of all commands of filters */
     SECRETS_OF_CALL,         /* as in the command that follows */
     SECRETS_OF_CALL_BY_USER, /* the same, after a user's name */
 };

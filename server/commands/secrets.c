@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "bloom_params.h"
 #include "command.h"
 #include "config.h"
 
@@ -9,7 +10,7 @@ void secrets_begin(struct secrets *secrets, const struct command *row, const str
 {
     *secrets = (struct secrets){.words = words};
     while (row) {
-        secrets->kind = row->secrets;
+        secrets->kind = row->flags & CMD_MODULE ? SECRETS_OF_SEED : row->secrets;
         secrets->names = strchr(row->full_name, '|') ? 2 : 1;
         if (secrets->kind != SECRETS_OF_CALL && secrets->kind != SECRETS_OF_CALL_BY_USER)
             return;
@@ -58,6 +59,8 @@ static bool is_secret(struct secrets *secrets, size_t i)
         return is_of_hello(secrets, i);
     case SECRETS_OF_SETTINGS:
         return is_of_settings(secrets, at, i);
+    case SECRETS_OF_SEED:
+        return resp_arg(secrets->words, i).len == BLOOM_SEED_BYTES && slice_is(resp_arg(secrets->words, i - 1), "SEED");
     case SECRETS_NONE:
     case SECRETS_OF_CALL:
     case SECRETS_OF_CALL_BY_USER:

@@ -246,7 +246,7 @@ int tool_number(const struct tool_args *args, const char *name, uint64_t min, ui
 int tool_rate(const struct tool_args *args, const char *name, double *out)
 {
     const char *text = tool_option(args, name);
-    char *end;
+    char *end = (char *)text;
 
     if (!text)
         return TOOL_OK;

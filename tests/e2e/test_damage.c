@@ -129,7 +129,7 @@ DAEMON_TEST(daemon_under_test, damage, the_tool_says_what_is_damaged)
               "%s", output);
     file_write(BAD, bytes, len - 8);
     cr_assert_eq(check_tool(&daemon_under_test, &output), 1, "%s", output);
-    cr_assert(strstr(output, "damaged: filter 'bad', id 2: ") && strstr(output, " bytes instead of "), "%s", output);
+    cr_assert(strstr(output, "damaged: filter 'bad', id 2: ") && strstr(output, " bytes expected, "), "%s", output);
     cr_assert(file_is(BAD, bytes, len - 8));
     cr_assert_eq(unlink(BAD), 0);
     cr_assert_eq(check_tool(&daemon_under_test, &output), 1, "%s", output);

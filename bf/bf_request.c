@@ -190,7 +190,7 @@ static bool take_key(bool *keyed, const struct bf_defaults *defaults, struct blo
 {
     bool seeded = bloom_params_have_seed(params);
     if (*keyed && seeded && !defaults->keyed)
-        return bf_refuse(error, "ERR a filter of LAYOUT valkey cannot be KEYED: its seed is its key");
+        return bf_refuse(error, "ERR a filter of LAYOUT valkey cannot be KEYED: its seed is its key: give LAYOUT na");
     *keyed &= !seeded;
     params->key = *keyed ? defaults->key : 0;
     return true;

@@ -39,8 +39,9 @@ int bloom_params_equal(const struct bloom_params *a, const struct bloom_params *
         errbuf_set(err, "the expansion rates differ: %u and %u (0 is a filter of fixed size)", a->expansion,
                    b->expansion);
     else if (a->redisbloom != b->redisbloom)
-        errbuf_set(err, "the layouts or their options differ: %u and %u (0 is a layout of Cassandra)", a->redisbloom,
-                   b->redisbloom);
+        errbuf_set(err, "the layouts differ: %s (options %u) and %s (options %u)",
+                   bloom_variant_name(bloom_params_variant(a)), a->redisbloom,
+                   bloom_variant_name(bloom_params_variant(b)), b->redisbloom);
     else if (a->key != b->key)
         errbuf_set(err, "their keys differ: %016llx and %016llx (0: not KEYED)", (unsigned long long)a->key,
                    (unsigned long long)b->key);

@@ -270,7 +270,7 @@ static const struct tool_option options[] = {
 const struct tool_command tool_move_command = {
     .name = COMMAND,
     .arguments = "--from redis://... --to redis://...",
-    .summary = "Copies the filters of a running server (RedisBloom or Bloomery) to another.",
+    .summary = "Copies the filters of a running server (RedisBloom, valkey-bloom or Bloomery) to another.",
     .text = "The command only reads the source, except with --pause. Start an interrupted run again to continue: a "
             "filter counts as moved if the target has its name with the same BF.INFO or CF.INFO and the same bits. "
             "$BLOOMERY_FROM_PASSWORD and $BLOOMERY_TO_PASSWORD can have the passwords.\n\nstderr has a line for each "

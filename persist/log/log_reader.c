@@ -83,6 +83,8 @@ static int take_frame(struct log_reader *r, const struct segment *segment, const
          * them later starts skip them. */
         const struct log_visitor numbers = {.on_control = note_number, .ctx = r};
         (void)decode(segment, frame, &numbers, NULL);
+        if (rc < 0 && err && err->text[0] == '\0')
+            errbuf_set(err, "%s", strerror(-rc));
         errbuf_prefix(err, "frame %" PRIu64, frame->sequence);
         return rc;
     }

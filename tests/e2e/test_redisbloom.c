@@ -250,8 +250,8 @@ DAEMON_TEST(the_daemon, redisbloom, is_the_layout_of_new_filters_only_where_it_i
            "BF.INFO high ERRORRATE"); /* RedisBloom's maximum; the other layout has no such limit */
     expect(client, "+OK", "BF.RESERVE high_na 0.6 100 LAYOUT na");
     expect(client, "[\"0.6\"]", "BF.INFO high_na ERRORRATE");
-    expect(client, "-ERR LAYOUT takes na, redisbloom or valkey", "BF.RESERVE bad 0.01 100 LAYOUT ka");
-    expect(client, "-ERR LAYOUT takes na, redisbloom or valkey", "BF.RESERVE bad 0.01 100 LAYOUT");
+    expect(client, "-ERR LAYOUT takes na, redisbloom, valkey or blocked", "BF.RESERVE bad 0.01 100 LAYOUT ka");
+    expect(client, "-ERR LAYOUT takes na, redisbloom, valkey or blocked", "BF.RESERVE bad 0.01 100 LAYOUT");
     expect(client, "-Bad layout", "BF.INSERT bad LAYOUT me ITEMS x");
     cr_assert_eq(client_ask(client, "CONFIG SET bf-layout me")[0], '-');
     cr_assert_eq(client_ask(client, "BF.RESERVE bad 1e-100 100 LAYOUT redisbloom")[0], '-');

@@ -1,6 +1,8 @@
 /* Commands on names: SCAN, KEYS, RANDOMKEY, RENAMENX, TOUCH, OBJECT, MOVE, SWAPDB, FLUSHALL. Replies to wrong arguments
  * are recorded too (test_corpus.c). */
 #include <criterion/criterion.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -138,6 +140,51 @@ struct row {
 static const char *const frequency = "-ERR An LFU maxmemory policy is not selected, access frequency not tracked. "
                                      "Please note that when switching between "
                                      "policies at runtime LRU and LFU data will take some time to adjust.";
+
+/* The job of a SCAN with TYPE kept a word of the receive buffer, which the loop's other connections overwrite: pages
+ * came back empty, and `bloomery move` left filters behind. */
+struct noise {
+    redisContext *client;
+    _Atomic bool ends;
+};
+
+static void *make_noise(void *arg)
+{
+    struct noise *noise = arg;
+    char other[200];
+    memset(other, 'x', sizeof(other));
+    while (!atomic_load(&noise->ends)) {
+        for (int i = 0; i < 100; i++)
+            redisAppendCommand(noise->client, "BF.EXISTS f:0 %b", other, sizeof(other));
+        client_skip(noise->client, 100);
+    }
+    return NULL;
+}
+
+DAEMON_TEST(the_daemon, keys, a_scan_by_type_beside_other_clients_has_every_name)
+{
+    enum { N = 3000, NOISES = 4 };
+    struct noise noises[NOISES];
+    pthread_t threads[NOISES];
+    int seen[N];
+    redisContext *c = client_open(the_daemon.port);
+    make(c, "f", N);
+    for (int i = 0; i < NOISES; i++) {
+        noises[i] = (struct noise){client_open(the_daemon.port), false};
+        cr_assert_eq(pthread_create(&threads[i], NULL, make_noise, &noises[i]), 0);
+    }
+    for (int round = 0; round < 30; round++) {
+        scan_all(c, "COUNT 500 TYPE MBbloom--", seen, N);
+        for (int i = 0; i < N; i++)
+            cr_assert_gt(seen[i], 0, "round %d: f:%d", round, i);
+    }
+    for (int i = 0; i < NOISES; i++) {
+        atomic_store(&noises[i].ends, true);
+        pthread_join(threads[i], NULL);
+        redisFree(noises[i].client);
+    }
+    redisFree(c);
+}
 
 DAEMON_TEST(the_daemon, keys, object_move_swapdb_touch_renamenx)
 {

@@ -13,9 +13,11 @@
 #include "bf_host.h"
 #include "clock.h"
 #include "command.h"
+#include "cuckoo_dump.h"
 #include "glob_match.h"
 #include "handlers.h"
 #include "server.h"
+#include "valkey_format.h"
 #include "registry_key.h"
 
 #define SCAN_INLINE_COUNT 100  /* up to this many names are collected on the loop */
@@ -66,7 +68,7 @@ struct name_list {
     const struct glob *glob; /* NULL: all match */
     size_t found;
     struct slice last; /* the key that was checked last */
-    struct slice type; /* of a SCAN; no bytes: any */
+    const char *type;  /* of a SCAN, as in its options */
 };
 
 static void list_name(void *ctx, struct slice key, struct entry *entry)
@@ -76,7 +78,7 @@ static void list_name(void *ctx, struct slice key, struct entry *entry)
     list->last = key;
     if (!entry) /* it has expired */
         return;
-    if (list->type.ptr && !slice_is(list->type, bf_type_name(entry)))
+    if (list->type && strcmp(list->type, bf_type_name(entry)) != 0)
         return;
     if (list->glob && !glob_test(list->glob, name))
         return;
@@ -91,8 +93,19 @@ struct scan_options {
     struct slice pattern; /* {"*", 1} unless MATCH was given */
     int64_t count;
     struct beginning beginning;
-    struct slice type;
+    const char *type; /* one of bf_type_name(), or "" for another one; NULL: any */
 };
+
+/* Not the word itself, which is gone when the job runs. */
+static const char *type_of(struct slice word)
+{
+    static const char *const types[] = {FILTER_TYPE_NAME, CUCKOO_TYPE_NAME, VALKEY_TYPE_NAME};
+    for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
+        if (slice_is(word, types[i]))
+            return types[i];
+    }
+    return "";
+}
 
 static bool scan_count(struct command_ctx *ctx, struct slice value, int64_t *count_out)
 {
@@ -121,7 +134,7 @@ static bool scan_options(struct command_ctx *ctx, struct scan_options *options)
                 return false;
             options->pattern = value;
         } else if (slice_is(word, "TYPE")) {
-            options->type = value;
+            options->type = type_of(value);
         } else if (slice_is(word, "COUNT")) {
             if (!scan_count(ctx, value, &options->count))
                 return false;

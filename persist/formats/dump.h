@@ -26,7 +26,8 @@
 #define DUMP_DATA_BYTES  (512u * 1024) /* bits in one chunk: some tenths of a millisecond of copying and checking */
 #define DUMP_CHUNK_MAX   (DUMP_DATA_BYTES + 64) /* the longest chunk */
 #define DUMP_FRAME_BYTES 48                     /* of every chunk: the bytes before and after its content */
-#define DUMP_HEADER_MAX  (DUMP_FRAME_BYTES + 80 + (16 + 24) * BLOOM_MAX_LAYERS) /* the longest header */
+#define DUMP_HEADER_MAX \
+    (DUMP_FRAME_BYTES + 80 + (16 + 24 + DUMP_TURN_BYTES) * BLOOM_MAX_LAYERS) /* the longest header */
 
 enum dump_status {
     DUMP_OK = 0,

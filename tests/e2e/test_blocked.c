@@ -24,7 +24,7 @@ static void teardown(void)
 
 TestSuite(blocked, .init = setup, .fini = teardown);
 
-/* Small and in a pack, grown, with a file of its own, a window, KEYED, and of very few blocks. */
+/* Small and in a pack, grown, with a file of its own, a window, KEYED, of very few blocks, and of very many layers. */
 static const struct {
     const char *name, *reserve;
     int items;
@@ -34,7 +34,8 @@ static const struct {
              {"large", "0.0001 2000000", 5000},
              {"window", "0.01 5000 WINDOW 86400 PARTS 4", 3000},
              {"last", "0.01 5000 WINDOW ITEMS 5000 PARTS 2 REFRESH", 3000},
-             {"keyed", "0.01 500 KEYED", 400}};
+             {"keyed", "0.01 500 KEYED", 400},
+             {"deep", "0.1 1 EXPANSION 1 WINDOW 9999", 900}};
 #define CASES (sizeof(cases) / sizeof(cases[0]))
 
 static void expect_all(const char *end, char *const set[CASES])

@@ -479,8 +479,9 @@ static int decode_group(struct cursor *c, const struct log_visitor *visitor, str
         return log_payload_damaged(c, "a group of adds", err);
     for (size_t left = group.n, n; left; left -= n) {
         n = left < LOG_ADDS_BATCH ? left : LOG_ADDS_BATCH;
-        cursor_get(c, items, n * sizeof(items[0]));
-        CHECK(!c->bad); /* the number of items was compared with the bytes */
+        const unsigned char *bytes = cursor_bytes(c, n * sizeof(items[0]));
+        CHECK(bytes); /* their number was compared with what is left */
+        memcpy(items, bytes, n * sizeof(items[0]));
         for (size_t i = 0; i < n; i++)
             items[i].ordinal &= LOG_ORDINAL_MASK;
         int rc = visitor->on_adds ? visitor->on_adds(visitor->ctx, group.id, group.layer, items, n) : 0;

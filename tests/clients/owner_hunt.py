@@ -32,6 +32,7 @@ FILTERS = {  # the rate is so low that nothing seems to be there that is not; th
     "grows": ["50"],
     "redisbloom": ["100000", "LAYOUT", "redisbloom"],
     "valkey": ["100000", "LAYOUT", "valkey"],
+    "blocked": ["1000", "EXPANSION", "2", "LAYOUT", "blocked"],
     "keyed": ["2000", "KEYED"],
     "fixed": ["1000000", "NONSCALING"],
     "window": ["100000", "WINDOW", "100000"],

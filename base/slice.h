@@ -32,7 +32,7 @@ static inline bool slice_equal(struct slice a, struct slice b)
     return a.len == b.len && (a.len == 0 || memcmp(a.ptr, b.ptr, a.len) == 0);
 }
 
-/* As memcmp(); what another slice begins with comes before it. */
+/* The order of the bytes, as memcmp() has it. A slice with which another one begins comes first. */
 static inline int slice_compare(struct slice a, struct slice b)
 {
     size_t len = a.len < b.len ? a.len : b.len;

@@ -21,7 +21,7 @@ static inline size_t batch_at(size_t done, size_t n)
  * the command has the same effect on a replica, if all of its items were added, and nothing has been replicated yet. */
 void add_words(struct call *call, size_t first, bool as_it_came);
 
-/* The same for claims by this owner. */
+/* Adds claims by this owner, with replies and effects as add_words(). */
 void claim_words(struct call *call, size_t first, struct slice owner);
 
 /* The same for argument 2, at which the aim was taken, with one reply instead of an array. */

@@ -126,7 +126,7 @@ extern struct engine_type *redisbloom_type; /* NULL: not taken over */
 /* Registers the type, once values_init() has registered the module's own. False with a text. */
 bool redisbloom_type_init(struct engine_ctx *ctx, struct errbuf *err);
 
-/* The same for valkey-bloom's. */
+/* valkey-bloom's type and its registration, as of RedisBloom's. */
 extern struct engine_type *valkey_type;
 bool valkey_type_init(struct engine_ctx *ctx, struct errbuf *err);
 

@@ -1,5 +1,4 @@
-/* murmur_load: the loads of the hash functions. Positions need no alignment. Internal to the files
- * that hash. */
+/* murmur_load: the loads of the hash functions. Positions need no alignment. Internal to the files that hash. */
 #ifndef BLOOMERY_MURMUR_LOAD_H
 #define BLOOMERY_MURMUR_LOAD_H
 

@@ -182,7 +182,7 @@ static inline unsigned bloom_geometry_lines(const struct bloom_geometry *geometr
     return geometry->walk == BLOOM_WALK_BLOCK ? 1 : geometry->k;
 }
 
-/* The same of the walk's next n bits. */
+/* Whether the walk's next n bits are set: bloom_test_bits(). */
 BLOOM_WALKS bool bloom_walk_test_next(const _Atomic uint64_t *words, struct bloom_walk *walk, unsigned n,
                                       enum bloom_walk_kind kind)
 {

@@ -29,7 +29,7 @@ static inline void bloom_layer_or_bits(struct bloom_layer *layer, const uint64_t
         atomic_fetch_or_explicit(&words[bit[i] >> 6], UINT64_C(1) << (bit[i] & 63), memory_order_seq_cst);
 }
 
-/* The same of n items; of a claim the mark comes first. */
+/* Sets the bits of n items, in order: of a claim the mark comes first. */
 static inline void bloom_layer_or_items(struct bloom_layer *layer, const struct bloom_hash *hash, unsigned n)
 {
     uint64_t bit[BLOOM_PROBE_BITS];

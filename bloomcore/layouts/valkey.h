@@ -8,7 +8,7 @@
 #include "bloom_params.h"
 #include "bloom_types.h"
 
-/* What valkey-bloom takes as long as it is told nothing else. */
+/* The defaults of valkey-bloom. */
 #define VALKEY_DEFAULT_CAPACITY   100
 #define VALKEY_DEFAULT_RATE       0.01
 #define VALKEY_DEFAULT_EXPANSION  2
@@ -21,7 +21,7 @@ extern const struct bloom_seed valkey_fixed_seed;
  * `data` may be NULL when `len` is 0. */
 struct bloom_hash valkey_hash(const struct bloom_seed *seed, const void *data, size_t len);
 
-/* The same for n <= BLOOM_BATCH items, several times as fast with AVX-512 or AVX2. */
+/* valkey_hash() of n <= BLOOM_BATCH items, several times as fast with AVX-512 or AVX2. */
 void valkey_hashes(const struct bloom_seed *seed, const struct bloom_item *items, size_t n, uint64_t *h1, uint64_t *h2);
 
 /* The rate of layer `index`: rate * tightening^index, rounded as there. May be 0. */

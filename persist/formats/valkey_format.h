@@ -52,7 +52,7 @@ struct valkey_filter {
 int valkey_read(struct rdb_reader *reader, unsigned encver, struct valkey_filter *value_out, rdb_bits_fn *bits,
                 void *ctx) __attribute__((warn_unused_result));
 
-/* Reads the payload of a BF.LOAD, likewise. As in valkey-bloom, bytes behind it do not matter. */
+/* Reads the payload of a BF.LOAD, likewise. Bytes behind it do not matter: valkey-bloom ignores them, too. */
 int valkey_read_load(const void *data, size_t len, struct valkey_filter *value_out, rdb_bits_fn *bits, void *ctx,
                      struct errbuf *err) __attribute__((warn_unused_result));
 

@@ -68,7 +68,7 @@ struct log_frame {
 /* Writes the bytes before the payload; returns their length. The frame is these bytes and the payload. */
 size_t log_frame_head(const struct log_frame *frame, uint64_t salt, unsigned char head_out[LOG_FRAME_HEAD_MAX]);
 
-/* The same of a payload that is not here in one piece: all but the checksum, the first four bytes, which are the low
+/* log_frame_head() for a payload that comes in pieces. The caller fills in the checksum, the first four bytes: the low
  * half of the XXH3-64 of the payload with this seed. */
 size_t log_frame_open(const struct log_frame *frame, uint64_t salt, unsigned char head_out[LOG_FRAME_HEAD_MAX],
                       uint64_t *seed_out);

@@ -147,7 +147,7 @@ enum log_status {
 int log_payload_decode(const unsigned char *bytes, size_t len, bool has_controls, const struct log_visitor *visitor,
                        struct errbuf *err);
 
-/* The same of payloads of LOG_VERSION_OLD, which 0.3.2 has written (log_old.c). They are read only; the next save ends
+/* log_payload_decode() of payloads of LOG_VERSION_OLD, from 0.3.2 (log_old.c). They are only read; the next save ends
  * the last segment with them. */
 int log_old_decode(const unsigned char *bytes, size_t len, bool has_controls, const struct log_visitor *visitor,
                    struct errbuf *err);

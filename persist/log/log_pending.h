@@ -159,7 +159,7 @@ uint32_t pending_control_check(uint64_t salt, uint64_t number, const void *bytes
 void log_pending_name(uint64_t process, char name_out[PENDING_NAME]);
 uint64_t log_pending_number(const char *name); /* 0: not such a name */
 
-/* What the log has of the process: its frames end with `frame`, at these places. */
+/* How far the log has the process: its frames end with `frame`, at these places. */
 struct pending_known {
     uint64_t frame;
     const struct log_place *places;

@@ -62,7 +62,7 @@ __attribute__((format(printf, 3, 4))) void log_report(const struct log_reader *r
 int log_find_segments(struct log_reader *r, struct errbuf *err);
 
 /* Reads the records of this process that were pending when it died, after its last frame; none if they are not needed.
- * As before. */
+ * An enum log_status or -errno. */
 int log_read_pending(struct log_reader *r, uint64_t process, struct pending_found *found_out, struct errbuf *err);
 
 /* Reads the first `most` bytes of the file, or the whole file if it is shorter; ptr is malloc'ed. 0 or -errno. */

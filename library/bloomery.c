@@ -37,8 +37,8 @@ int bloomery_parse_layout(const char *layout, enum bloom_variant *variant_out, s
 {
     if (layout && bloom_variant_parse(layout, strlen(layout), variant_out) && !bloom_layout_of(*variant_out)->slots)
         return BLOOMERY_OK;
-    errbuf_set(err, "the layout %s is not na, me, ka, redisbloom or redisbloom32", layout ? layout : "NULL");
-    return BLOOMERY_REFUSED;
+    return errbuf_fail(err, BLOOMERY_REFUSED, "the layout %s is not na, me, ka, redisbloom or redisbloom32",
+                       layout ? layout : "NULL");
 }
 
 /* ---- begin and end ---- */
@@ -157,9 +157,8 @@ static int refused(const bloomery_filter *filter, enum bloom_add answer, struct 
 {
     if (answer == BLOOM_NO_ROOM)
         return BLOOMERY_NO_MEMORY;
-    errbuf_set(err, "the filter is full: it was made for %llu items",
-               (unsigned long long)bloom_filter_capacity(filter->alone.filter));
-    return BLOOMERY_FULL;
+    return errbuf_fail(err, BLOOMERY_FULL, "the filter is full: it was made for %llu items",
+                       (unsigned long long)bloom_filter_capacity(filter->alone.filter));
 }
 
 int bloomery_add_many(bloomery_filter *filter, const struct bloomery_item *items, size_t n, size_t *done_out,
@@ -218,28 +217,26 @@ static int compare_layers(const bloomery_filter *filter, const bloomery_filter *
 {
     unsigned n = bloomery_layers(from);
 
-    if (n > bloomery_layers(filter)) {
-        errbuf_set(err, "the other filter has %u layers, this one %u", n, bloomery_layers(filter));
-        return BLOOMERY_REFUSED;
-    }
+    if (n > bloomery_layers(filter))
+        return errbuf_fail(err, BLOOMERY_REFUSED, "the other filter has %u layers, this one %u", n,
+                           bloomery_layers(filter));
     for (unsigned i = 0; i < n; i++) {
         struct bloom_layer_view a, b;
         bloomery_view(filter, i, &a);
         bloomery_view(from, i, &b);
         if (same_bits(a.shape, &b.shape))
             continue;
-        errbuf_set(err,
-                   "layer %u has %u hashes, %llu bits, layout %s, and that of the other filter %u hashes, %llu bits, "
-                   "layout %s: only equal ones have a union",
-                   i, a.shape.k, (unsigned long long)bloom_shape_bits(&a.shape), bloomery_layout(filter), b.shape.k,
-                   (unsigned long long)bloom_shape_bits(&b.shape), bloomery_layout(from));
-        return BLOOMERY_REFUSED;
+        return errbuf_fail(
+            err, BLOOMERY_REFUSED,
+            "layer %u has %u hashes, %llu bits, layout %s, and that of the other filter %u hashes, %llu bits, "
+            "layout %s: only equal ones have a union",
+            i, a.shape.k, (unsigned long long)bloom_shape_bits(&a.shape), bloomery_layout(filter), b.shape.k,
+            (unsigned long long)bloom_shape_bits(&b.shape), bloomery_layout(from));
     }
     if (n == 0 || bloom_seed_equal(&bloom_filter_params(filter->alone.filter)->seed,
                                    &bloom_filter_params(from->alone.filter)->seed))
         return BLOOMERY_OK;
-    errbuf_set(err, "their seeds differ: only filters with equal ones have a union");
-    return BLOOMERY_REFUSED;
+    return errbuf_fail(err, BLOOMERY_REFUSED, "their seeds differ: only filters with equal ones have a union");
 }
 
 int bloomery_merge(bloomery_filter *filter, const bloomery_filter *from, char *text, size_t size)

@@ -33,8 +33,7 @@ static int take(const struct source *source, uint64_t at, size_t n, const unsign
     *bytes_out = source->piece;
     if (rc == 0)
         return BLOOMERY_OK;
-    errbuf_set(err, "cannot read: %s", fs_error_text(rc));
-    return BLOOMERY_SYSTEM;
+    return errbuf_fail(err, BLOOMERY_SYSTEM, "cannot read: %s", fs_error_text(rc));
 }
 
 /* ---- headers ---- */
@@ -105,15 +104,12 @@ static int append_layer(bloomery_filter *filter, const struct header *header, st
     } else {
         const struct bloom_params *first = bloom_filter_params(alone->filter);
         if (redisbloom &&
-            (header->params.redisbloom != first->redisbloom || header->params.expansion != first->expansion)) {
-            errbuf_set(err, "its options and growth are %u and %u, those of the first layer %u and %u",
-                       header->params.redisbloom, header->params.expansion, first->redisbloom, first->expansion);
-            return BLOOMERY_MALFORMED;
-        }
-        if (redisbloom && !bloom_seed_equal(&header->params.seed, &first->seed)) {
-            errbuf_set(err, "its seed is not that of the first layer");
-            return BLOOMERY_MALFORMED;
-        }
+            (header->params.redisbloom != first->redisbloom || header->params.expansion != first->expansion))
+            return errbuf_fail(
+                err, BLOOMERY_MALFORMED, "its options and growth are %u and %u, those of the first layer %u and %u",
+                header->params.redisbloom, header->params.expansion, first->redisbloom, first->expansion);
+        if (redisbloom && !bloom_seed_equal(&header->params.seed, &first->seed))
+            return errbuf_fail(err, BLOOMERY_MALFORMED, "its seed is not that of the first layer");
         rc = bloom_filter_append_layer(alone->filter, &header->shape, err);
         if (rc == -ENOMEM)
             errbuf_set(err, "%s", strerror(ENOMEM));
@@ -207,11 +203,10 @@ static int layout_of(const char *path, const char *layout, enum bloom_variant *v
 {
     uint64_t key = filterdb_key_of_path(path, &(size_t){0});
 
-    if (key) {
-        errbuf_set(err, "the filter is KEYED with the key %016llx: only a server that has it can be asked",
-                   (unsigned long long)key);
-        return BLOOMERY_KEYED;
-    }
+    if (key)
+        return errbuf_fail(err, BLOOMERY_KEYED,
+                           "the filter is KEYED with the key %016llx: only a server that has it can be asked",
+                           (unsigned long long)key);
     if (layout)
         return bloomery_parse_layout(layout, variant_out, err);
     if (filterdb_variant_from_path(path, variant_out, err) == FILTERDB_OK)

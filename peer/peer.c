@@ -66,10 +66,9 @@ static int connect_socket(int family, const struct sockaddr *address, socklen_t 
 static int connect_unix(const char *path, const struct peer_limit *limit, struct errbuf *err)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
-    if (strlen(path) >= sizeof(address.sun_path)) {
-        errbuf_set(err, "the socket's path is longer than %zu bytes", sizeof(address.sun_path) - 1);
-        return -ENAMETOOLONG;
-    }
+    if (strlen(path) >= sizeof(address.sun_path))
+        return errbuf_fail(err, -ENAMETOOLONG, "the socket's path is longer than %zu bytes",
+                           sizeof(address.sun_path) - 1);
     strcpy(address.sun_path, path);
     int fd = connect_socket(AF_UNIX, (const struct sockaddr *)&address, sizeof(address), limit);
     if (fd < 0)
@@ -97,10 +96,8 @@ static int connect_tcp(const struct peer_address *address, const struct peer_lim
     static const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
     struct addrinfo *list;
     int one = 1, gai = getaddrinfo(address->host, address->port, &hints, &list);
-    if (gai != 0) {
-        errbuf_set(err, "cannot find %s: %s", address->host, gai_strerror(gai));
-        return -EHOSTUNREACH;
-    }
+    if (gai != 0)
+        return errbuf_fail(err, -EHOSTUNREACH, "cannot find %s: %s", address->host, gai_strerror(gai));
     int fd = connect_one_of(list, limit);
     freeaddrinfo(list);
     if (fd < 0)
@@ -244,10 +241,8 @@ static int peer_tls_open(struct peer *peer, const struct peer_address *address, 
 {
     peer->tls = calloc(1, sizeof(*peer->tls));
     struct tls_stream *stream = peer->tls ? tls_stream_create() : NULL;
-    if (!stream) {
-        errbuf_set(err, "%s", strerror(ENOMEM));
-        return -ENOMEM;
-    }
+    if (!stream)
+        return errbuf_fail(err, -ENOMEM, "%s", strerror(ENOMEM));
     peer->tls->stream = stream;
     buf_init(&peer->tls->records, RECORDS_CAP);
     int status = shake_hands(peer, address);
@@ -485,10 +480,8 @@ int peer_reply(struct peer *peer, struct resp_reply *reply_out, struct errbuf *e
                 status = exchange(peer, needs - buf_len(&peer->in));
             while (status == 0 && buf_len(&peer->in) < needs);
         }
-        if (status == -EPROTO && peer_tls_reason(peer)[0] == '\0') {
-            errbuf_set(err, "the server does not speak the Redis protocol");
-            return status;
-        }
+        if (status == -EPROTO && peer_tls_reason(peer)[0] == '\0')
+            return errbuf_fail(err, status, "the server does not speak the Redis protocol");
         if (status != 0)
             return fail(peer, status, err);
     }

@@ -29,8 +29,7 @@ static int refuse_file(struct errbuf *err, const char *what, const char *path)
 {
     char text[256];
     tls_error_take(text, sizeof(text));
-    errbuf_set(err, "%s %s: %s", what, path, text);
-    return -EINVAL;
+    return errbuf_fail(err, -EINVAL, "%s %s: %s", what, path, text);
 }
 
 /* ---- files ---- */
@@ -81,14 +80,13 @@ static int use_identity(struct tls_context *context, const struct identity *id, 
                        : ERR_GET_LIB(code) != ERR_LIB_X509 || ERR_GET_REASON(code) != X509_R_KEY_VALUES_MISMATCH;
     if (!fits) {
         ERR_clear_error();
-        errbuf_set(err, "%s %s: is not the key of the certificate in %s", id->key_name, id->key, id->cert);
-        return -EINVAL;
+        return errbuf_fail(err, -EINVAL, "%s %s: is not the key of the certificate in %s", id->key_name, id->key,
+                           id->cert);
     }
     if (!loaded && password.asked_for) {
         ERR_clear_error();
-        errbuf_set(err, "%s %s: is encrypted, and %s", id->key_name, id->key,
-                   is_set(password_text) ? "its password is wrong" : "no password for it is set");
-        return -EINVAL;
+        return errbuf_fail(err, -EINVAL, "%s %s: is encrypted, and %s", id->key_name, id->key,
+                           is_set(password_text) ? "its password is wrong" : "no password for it is set");
     }
     if (!loaded)
         return refuse_file(err, id->key_name, id->key);
@@ -153,10 +151,9 @@ static int allow_protocols(struct tls_context *context, const char *names, struc
         size_t len = strcspn(at, " "), i = 0;
         while (i < NPROTOCOLS && (strlen(protocols[i].name) != len || strncasecmp(protocols[i].name, at, len) != 0))
             i++;
-        if (i == NPROTOCOLS) {
-            errbuf_set(err, "tls-protocols: '%.*s' is none of TLSv1, TLSv1.1, TLSv1.2 and TLSv1.3", (int)len, at);
-            return -EINVAL;
-        }
+        if (i == NPROTOCOLS)
+            return errbuf_fail(err, -EINVAL, "tls-protocols: '%.*s' is none of TLSv1, TLSv1.1, TLSv1.2 and TLSv1.3",
+                               (int)len, at);
         allowed[i] = any = true;
         at += len;
     }
@@ -233,8 +230,7 @@ void tls_context_destroy(struct tls_context *context)
 static int no_memory(struct errbuf *err)
 {
     ERR_clear_error();
-    errbuf_set(err, "%s", strerror(ENOMEM));
-    return -ENOMEM;
+    return errbuf_fail(err, -ENOMEM, "%s", strerror(ENOMEM));
 }
 
 static int set_up_server(struct tls_context *context, const struct tls_server_settings *settings, struct errbuf *err)
@@ -242,15 +238,12 @@ static int set_up_server(struct tls_context *context, const struct tls_server_se
     static const int modes[] = {[TLS_AUTH_NO] = SSL_VERIFY_NONE,
                                 [TLS_AUTH_YES] = SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT,
                                 [TLS_AUTH_OPTIONAL] = SSL_VERIFY_PEER};
-    if (!is_set(settings->cert_file)) {
-        errbuf_set(err, "tls-cert-file is not set: TLS needs a certificate");
-        return -EINVAL;
-    }
-    if (settings->auth_clients != TLS_AUTH_NO && !is_set(settings->ca_cert_file) && !is_set(settings->ca_cert_dir)) {
-        errbuf_set(err, "certificates of clients need tls-ca-cert-file or tls-ca-cert-dir; 'tls-auth-clients no' "
-                        "requests none");
-        return -EINVAL;
-    }
+    if (!is_set(settings->cert_file))
+        return errbuf_fail(err, -EINVAL, "tls-cert-file is not set: TLS needs a certificate");
+    if (settings->auth_clients != TLS_AUTH_NO && !is_set(settings->ca_cert_file) && !is_set(settings->ca_cert_dir))
+        return errbuf_fail(err, -EINVAL,
+                           "certificates of clients need tls-ca-cert-file or tls-ca-cert-dir; 'tls-auth-clients no' "
+                           "requests none");
     int status = allow_protocols(context, settings->protocols, err);
     if (status == 0)
         status = allow_ciphers(context, settings->ciphers, settings->ciphersuites, err);
@@ -287,16 +280,12 @@ static int set_up_client(struct tls_context *context, const struct tls_client_se
 {
     int status = 0;
     if (is_set(settings->server_name)) {
-        if (strlen(settings->server_name) >= sizeof(context->server_name)) {
-            errbuf_set(err, "the server's name is too long");
-            return -EINVAL;
-        }
+        if (strlen(settings->server_name) >= sizeof(context->server_name))
+            return errbuf_fail(err, -EINVAL, "the server's name is too long");
         strcpy(context->server_name, settings->server_name);
     }
-    if (!is_set(settings->cert_file) && is_set(settings->key_file)) {
-        errbuf_set(err, "a key needs a certificate");
-        return -EINVAL;
-    }
+    if (!is_set(settings->cert_file) && is_set(settings->key_file))
+        return errbuf_fail(err, -EINVAL, "a key needs a certificate");
     SSL_CTX_set_session_cache_mode(context->ssl, SSL_SESS_CACHE_OFF);
     status = allow_protocols(context, settings->protocols ? settings->protocols : "", err);
     if (status == 0)

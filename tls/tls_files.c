@@ -27,8 +27,7 @@ static int open_as(const char *what, const char *path, bool directory, struct er
     if (directory ? S_ISDIR(st.st_mode) : S_ISREG(st.st_mode))
         return fd;
     close(fd);
-    errbuf_set(err, "%s %s: is not a %s", what, path, directory ? "directory" : "file");
-    return -EINVAL;
+    return errbuf_fail(err, -EINVAL, "%s %s: is not a %s", what, path, directory ? "directory" : "file");
 }
 
 int tls_look_at_directory(const char *what, const char *path, struct errbuf *err)

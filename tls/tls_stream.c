@@ -149,29 +149,26 @@ static enum tls_status fail(struct tls_stream *stream, struct errbuf *err)
     stream->failed = true;
     if (buf_failed(stream->out)) {
         ERR_clear_error();
-        errbuf_set(err, "out of memory for its records");
-        return TLS_FAILED;
+        return errbuf_fail(err, TLS_FAILED, "out of memory for its records");
     }
     long verified = stream->ssl ? SSL_get_verify_result(stream->ssl) : X509_V_OK;
     unsigned long code = ERR_peek_error();
     if (verified != X509_V_OK && !stream->up && ERR_GET_LIB(code) == ERR_LIB_SSL &&
         ERR_GET_REASON(code) == SSL_R_CERTIFICATE_VERIFY_FAILED) {
         ERR_clear_error();
-        errbuf_set(err, "the certificate is not accepted: %s", X509_verify_cert_error_string(verified));
-        return TLS_FAILED;
+        return errbuf_fail(err, TLS_FAILED, "the certificate is not accepted: %s",
+                           X509_verify_cert_error_string(verified));
     }
     char text[256];
     tls_error_take(text, sizeof(text));
-    errbuf_set(err, "%s", text);
-    return TLS_FAILED;
+    return errbuf_fail(err, TLS_FAILED, "%s", text);
 }
 
 static enum tls_status end_with(struct tls_stream *stream, struct errbuf *err, const char *why)
 {
     stream->failed = true;
     ERR_clear_error();
-    errbuf_set(err, "%s", why);
-    return TLS_FAILED;
+    return errbuf_fail(err, TLS_FAILED, "%s", why);
 }
 
 static void lend(struct tls_stream *stream, const void *in, size_t len, struct buf *out)

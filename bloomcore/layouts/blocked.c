@@ -176,18 +176,16 @@ static double bits_per_item(const struct bloom_shape *shape)
 int blocked_size(unsigned options, uint64_t capacity, double rate, struct bloom_shape *shape_out, struct errbuf *err)
 {
     (void)options;
-    if (!(rate >= BLOCKED_MIN_RATE && rate < 1)) {
-        errbuf_set(err, "error rate %g: LAYOUT blocked takes rates from %g on, LAYOUT na also lower ones", rate,
-                   BLOCKED_MIN_RATE);
-        return BLOOM_REFUSED;
-    }
+    if (!(rate >= BLOCKED_MIN_RATE && rate < 1))
+        return errbuf_fail(err, BLOOM_REFUSED,
+                           "error rate %g: LAYOUT blocked takes rates from %g on, LAYOUT na also lower ones", rate,
+                           BLOCKED_MIN_RATE);
     struct density density = density_for(rate);
     double blocks = ceil((double)capacity / density.items);
-    if (blocks * BLOCK_WORDS + BLOCKED_LEAD > (double)BLOOM_MAX_WORDS || capacity > REDISBLOOM_MAX_ENTRIES) {
-        errbuf_set(err, "capacity %llu at error rate %g takes more than the %llu bytes that a layer may have",
-                   (unsigned long long)capacity, rate, (unsigned long long)BLOOM_MAX_WORDS * 8);
-        return BLOOM_REFUSED;
-    }
+    if (blocks * BLOCK_WORDS + BLOCKED_LEAD > (double)BLOOM_MAX_WORDS || capacity > REDISBLOOM_MAX_ENTRIES)
+        return errbuf_fail(err, BLOOM_REFUSED,
+                           "capacity %llu at error rate %g takes more than the %llu bytes that a layer may have",
+                           (unsigned long long)capacity, rate, (unsigned long long)BLOOM_MAX_WORDS * 8);
     uint64_t nblocks = (uint64_t)blocks;
     *shape_out = (struct bloom_shape){
         .nwords = lead_of(nblocks) + nblocks * BLOCK_WORDS,

@@ -82,31 +82,23 @@ bool bloom_shape_fits(const struct bloom_params *params, const struct bloom_shap
 
     if ((params->redisbloom & layout->options_mask) == layout->options)
         return true;
-    errbuf_set(err, "the layout %s of a layer contradicts the options %u", layout->name, params->redisbloom);
-    return false;
+    return errbuf_fail(err, false, "the layout %s of a layer contradicts the options %u", layout->name,
+                       params->redisbloom);
 }
 
 bool bloom_shape_valid(const struct bloom_shape *shape, struct errbuf *err)
 {
     const struct bloom_layout *layout = bloom_layout_of(shape->variant);
 
-    if (shape->nwords < 1 || shape->nwords > BLOOM_MAX_WORDS) {
-        errbuf_set(err, "%llu words: must be in the range [1, %llu]", (unsigned long long)shape->nwords,
-                   (unsigned long long)BLOOM_MAX_WORDS);
-        return false;
-    }
-    if (shape->variant >= BLOOM_VARIANTS) {
-        errbuf_set(err, "unknown layout variant %u", shape->variant);
-        return false;
-    }
-    if (shape->k < 1 || shape->k > layout->max_k) {
-        errbuf_set(err, "hash count %u: must be in the range [1, %u]", shape->k, layout->max_k);
-        return false;
-    }
-    if (shape->level >= BLOOM_MAX_LAYERS || (shape->level && !layout->windows)) {
-        errbuf_set(err, "invalid level %u of a part", shape->level);
-        return false;
-    }
+    if (shape->nwords < 1 || shape->nwords > BLOOM_MAX_WORDS)
+        return errbuf_fail(err, false, "%llu words: must be in the range [1, %llu]", (unsigned long long)shape->nwords,
+                           (unsigned long long)BLOOM_MAX_WORDS);
+    if (shape->variant >= BLOOM_VARIANTS)
+        return errbuf_fail(err, false, "unknown layout variant %u", shape->variant);
+    if (shape->k < 1 || shape->k > layout->max_k)
+        return errbuf_fail(err, false, "hash count %u: must be in the range [1, %u]", shape->k, layout->max_k);
+    if (shape->level >= BLOOM_MAX_LAYERS || (shape->level && !layout->windows))
+        return errbuf_fail(err, false, "invalid level %u of a part", shape->level);
     return layout->valid(shape, err);
 }
 

@@ -61,18 +61,14 @@ static bool window_valid(const struct bloom_params *params, struct errbuf *err)
     if (params->window == 0) {
         if (params->window_parts == 0 && params->window_flags == 0)
             return true;
-        errbuf_set(err, "parts of a window without a window");
-        return false;
+        return errbuf_fail(err, false, "parts of a window without a window");
     }
-    if (params->redisbloom && params->redisbloom != BLOOM_OPTION_BLOCKED) {
-        errbuf_set(err, "a window has Cassandra's layout or LAYOUT blocked, not LAYOUT redisbloom or valkey");
-        return false;
-    }
+    if (params->redisbloom && params->redisbloom != BLOOM_OPTION_BLOCKED)
+        return errbuf_fail(err, false,
+                           "a window has Cassandra's layout or LAYOUT blocked, not LAYOUT redisbloom or valkey");
     if (params->window_parts < 1 || params->window_parts > BLOOM_WINDOW_MAX_PARTS ||
-        params->window_flags & ~(BLOOM_WINDOW_ITEMS | BLOOM_WINDOW_REFRESH)) {
-        errbuf_set(err, "the parts of a window must be in the range [1, %d]", BLOOM_WINDOW_MAX_PARTS);
-        return false;
-    }
+        params->window_flags & ~(BLOOM_WINDOW_ITEMS | BLOOM_WINDOW_REFRESH))
+        return errbuf_fail(err, false, "the parts of a window must be in the range [1, %d]", BLOOM_WINDOW_MAX_PARTS);
     if (by_items ? params->window < params->window_parts || params->window > BLOOM_WINDOW_MAX_ITEMS
                  : params->window < BLOOM_WINDOW_MIN_US || params->window > BLOOM_WINDOW_MAX_US) {
         if (by_items)
@@ -88,24 +84,16 @@ static bool window_valid(const struct bloom_params *params, struct errbuf *err)
 
 bool bloom_params_valid(const struct bloom_params *params, struct errbuf *err)
 {
-    if (params->capacity < 1) {
-        errbuf_set(err, "capacity must be at least 1");
-        return false;
-    }
-    if (!(params->error_rate > 0 && params->error_rate < 1)) {
-        errbuf_set(err, "error rate must be in the range (0, 1)");
-        return false;
-    }
-    if (params->expansion > BLOOM_MAX_EXPANSION && !bloom_params_have_seed(params)) {
-        errbuf_set(err, "expansion must be in the range [0, %d]", BLOOM_MAX_EXPANSION);
-        return false;
-    }
+    if (params->capacity < 1)
+        return errbuf_fail(err, false, "capacity must be at least 1");
+    if (!(params->error_rate > 0 && params->error_rate < 1))
+        return errbuf_fail(err, false, "error rate must be in the range (0, 1)");
+    if (params->expansion > BLOOM_MAX_EXPANSION && !bloom_params_have_seed(params))
+        return errbuf_fail(err, false, "expansion must be in the range [0, %d]", BLOOM_MAX_EXPANSION);
     if (bloom_params_is_cuckoo(params))
         return cuckoo_params_valid(params, err);
-    if (params->iterations) {
-        errbuf_set(err, "iterations of a filter that is not a cuckoo filter");
-        return false;
-    }
+    if (params->iterations)
+        return errbuf_fail(err, false, "iterations of a filter that is not a cuckoo filter");
     if (!window_valid(params, err))
         return false;
     return bloom_params_have_seed(params) ? seeded_params_valid(params, err) : options_valid(params, err);

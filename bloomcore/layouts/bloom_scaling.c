@@ -60,21 +60,15 @@ uint64_t bloom_first_most(const struct bloom_params *params)
 int bloom_next_capacity(const struct bloom_params *params, const struct bloom_geometry *newest, unsigned level,
                         uint64_t *capacity_out, double *rate_out, struct errbuf *err)
 {
-    if (newest->index + 1 >= BLOOM_MAX_LAYERS) {
-        errbuf_set(err, "a filter has at most %d layers", BLOOM_MAX_LAYERS);
-        return BLOOM_REFUSED;
-    }
+    if (newest->index + 1 >= BLOOM_MAX_LAYERS)
+        return errbuf_fail(err, BLOOM_REFUSED, "a filter has at most %d layers", BLOOM_MAX_LAYERS);
     if (bloom_params_is_window(params))
         return bloom_window_level(params, level, capacity_out, rate_out, err);
-    if (params->expansion == 0) {
-        errbuf_set(err, "a filter of fixed size has one layer");
-        return BLOOM_REFUSED;
-    }
-    if (__builtin_mul_overflow(newest->capacity, (uint64_t)params->expansion, capacity_out)) {
-        errbuf_set(err, "capacity %llu times expansion %u is more than 64 bits hold",
-                   (unsigned long long)newest->capacity, params->expansion);
-        return BLOOM_REFUSED;
-    }
+    if (params->expansion == 0)
+        return errbuf_fail(err, BLOOM_REFUSED, "a filter of fixed size has one layer");
+    if (__builtin_mul_overflow(newest->capacity, (uint64_t)params->expansion, capacity_out))
+        return errbuf_fail(err, BLOOM_REFUSED, "capacity %llu times expansion %u is more than 64 bits hold",
+                           (unsigned long long)newest->capacity, params->expansion);
     *rate_out = bloom_layout_of(newest->variant)->next_rate(params, newest->error_rate, newest->index + 1u);
     return BLOOM_OK;
 }
@@ -109,19 +103,14 @@ int bloom_window_level(const struct bloom_params *params, unsigned level, uint64
     double rate = params->error_rate / (params->window_parts + BLOOM_WINDOW_SPARES);
     uint64_t capacity = (params->capacity + params->window_parts - 1) / params->window_parts;
 
-    if (level > 0 && params->expansion == 0) {
-        errbuf_set(err, "a part of a window of fixed size has one layer");
-        return BLOOM_REFUSED;
-    }
-    if (level >= BLOOM_MAX_LAYERS) {
-        errbuf_set(err, "a part has fewer than %d layers", BLOOM_MAX_LAYERS);
-        return BLOOM_REFUSED;
-    }
+    if (level > 0 && params->expansion == 0)
+        return errbuf_fail(err, BLOOM_REFUSED, "a part of a window of fixed size has one layer");
+    if (level >= BLOOM_MAX_LAYERS)
+        return errbuf_fail(err, BLOOM_REFUSED, "a part has fewer than %d layers", BLOOM_MAX_LAYERS);
     for (unsigned i = 0; i < level; i++) {
-        if (__builtin_mul_overflow(capacity, (uint64_t)params->expansion, &capacity)) {
-            errbuf_set(err, "layer %u of a part would have a capacity of more than 64 bits", level);
-            return BLOOM_REFUSED;
-        }
+        if (__builtin_mul_overflow(capacity, (uint64_t)params->expansion, &capacity))
+            return errbuf_fail(err, BLOOM_REFUSED, "layer %u of a part would have a capacity of more than 64 bits",
+                               level);
         if (params->expansion == 1)
             break;
     }

@@ -521,24 +521,18 @@ enum bloom_size_status bloom_size_plan(uint64_t n, double p, struct bloom_size *
 {
     enum bloom_size_status status;
 
-    if (!(p > 0 && p < 1)) {
-        errbuf_set(err, "error rate must be in the range (0, 1)");
-        return BLOOM_SIZE_INVALID_PROBABILITY;
-    }
-    if (n < 1) {
-        errbuf_set(err, "capacity must be at least 1");
-        return BLOOM_SIZE_INVALID_CAPACITY;
-    }
+    if (!(p > 0 && p < 1))
+        return errbuf_fail(err, BLOOM_SIZE_INVALID_PROBABILITY, "error rate must be in the range (0, 1)");
+    if (n < 1)
+        return errbuf_fail(err, BLOOM_SIZE_INVALID_CAPACITY, "capacity must be at least 1");
 
     status = plan(n, p, size_out);
     if (status != BLOOM_SIZE_OK) {
         uint64_t max_items = bloom_size_max_items(p);
 
-        if (max_items >= 1) {
-            errbuf_set(err, "capacity must be in the range [1, %llu] for error rate %g", (unsigned long long)max_items,
-                       p);
-            return BLOOM_SIZE_TOO_BIG;
-        }
+        if (max_items >= 1)
+            return errbuf_fail(err, BLOOM_SIZE_TOO_BIG, "capacity must be in the range [1, %llu] for error rate %g",
+                               (unsigned long long)max_items, p);
         double least = min_rate(n);
         if (least < 1)
             errbuf_set(err, "error rate must be at least %.3g for capacity %llu", least, (unsigned long long)n);
@@ -570,6 +564,5 @@ bool bloom_shape_has_no_numbers(const struct bloom_shape *shape, struct errbuf *
 {
     if (!shape->n2 && !shape->spare_bytes && !shape->capacity && shape->error_rate == 0 && shape->bpe == 0)
         return true;
-    errbuf_set(err, "a layer in Cassandra's layout with numbers of RedisBloom's");
-    return false;
+    return errbuf_fail(err, false, "a layer in Cassandra's layout with numbers of RedisBloom's");
 }

@@ -24,11 +24,9 @@ int cuckoo_layer_shape(uint64_t buckets, unsigned bucket_size, struct bloom_shap
 {
     uint64_t bytes;
 
-    if (__builtin_mul_overflow(buckets, (uint64_t)bucket_size, &bytes) || bytes > BLOOM_MAX_WORDS * 8) {
-        errbuf_set(err, "%llu buckets of %u slots are more than a layer can have", (unsigned long long)buckets,
-                   bucket_size);
-        return BLOOM_REFUSED;
-    }
+    if (__builtin_mul_overflow(buckets, (uint64_t)bucket_size, &bytes) || bytes > BLOOM_MAX_WORDS * 8)
+        return errbuf_fail(err, BLOOM_REFUSED, "%llu buckets of %u slots are more than a layer can have",
+                           (unsigned long long)buckets, bucket_size);
     uint64_t nwords = (bytes + 7) / 8;
     *shape_out = (struct bloom_shape){
         .nwords = nwords,
@@ -47,12 +45,9 @@ int cuckoo_rate_shape(uint64_t buckets, unsigned bits, struct bloom_shape *shape
 {
     uint64_t bytes;
 
-    if (__builtin_mul_overflow(buckets, (uint64_t)bits * CUCKOO_RATE_BUCKET / 8, &bytes) ||
-        bytes > BLOOM_MAX_WORDS * 8) {
-        errbuf_set(err, "%llu buckets of %u slots of %u bits are more than a layer can have",
-                   (unsigned long long)buckets, CUCKOO_RATE_BUCKET, bits);
-        return BLOOM_REFUSED;
-    }
+    if (__builtin_mul_overflow(buckets, (uint64_t)bits * CUCKOO_RATE_BUCKET / 8, &bytes) || bytes > BLOOM_MAX_WORDS * 8)
+        return errbuf_fail(err, BLOOM_REFUSED, "%llu buckets of %u slots of %u bits are more than a layer can have",
+                           (unsigned long long)buckets, CUCKOO_RATE_BUCKET, bits);
     uint64_t nwords = (bytes + 7) / 8;
     *shape_out = (struct bloom_shape){
         .nwords = nwords,
@@ -160,12 +155,11 @@ static int plan_first(const struct cuckoo_numbers *numbers, struct bloom_shape *
         return cuckoo_layer_shape(power_of_two(numbers->capacity / numbers->bucket_size), numbers->bucket_size,
                                   shape_out, err);
     unsigned bits = bits_for(numbers->error_rate, numbers->expansion > 0);
-    if (bits == 0) {
-        errbuf_set(err,
-                   "ERROR %g: the lowest rate of fingerprints is %.3g, with 16 bits; Bloom filters have lower rates",
-                   numbers->error_rate, cuckoo_lowest_rate());
-        return BLOOM_REFUSED;
-    }
+    if (bits == 0)
+        return errbuf_fail(
+            err, BLOOM_REFUSED,
+            "ERROR %g: the lowest rate of fingerprints is %.3g, with 16 bits; Bloom filters have lower rates",
+            numbers->error_rate, cuckoo_lowest_rate());
     uint64_t slots = numbers->capacity + (numbers->capacity + 18) / 19 + SMALL_SLOTS;
     return cuckoo_rate_shape((slots + CUCKOO_RATE_BUCKET - 1) / CUCKOO_RATE_BUCKET, bits, shape_out, err);
 }

@@ -40,9 +40,9 @@ bool redisbloom_shape_valid(const struct bloom_shape *shape, struct errbuf *err)
 
 static int too_large(uint64_t entries, double error, struct errbuf *err)
 {
-    errbuf_set(err, "capacity %llu at error rate %g takes more than the %llu bits that a layer may have",
-               (unsigned long long)entries, error, (unsigned long long)MAX_BITS);
-    return BLOOM_REFUSED;
+    return errbuf_fail(err, BLOOM_REFUSED,
+                       "capacity %llu at error rate %g takes more than the %llu bits that a layer may have",
+                       (unsigned long long)entries, error, (unsigned long long)MAX_BITS);
 }
 
 /* Completes a shape whose bpe and k are set. */
@@ -82,15 +82,12 @@ int redisbloom_size(unsigned options, uint64_t entries, double error, struct blo
         .error_rate = error,
     };
 
-    if (!(error > 0 && error < 1) || entries < 1) {
-        errbuf_set(err, entries < 1 ? "capacity must be at least 1" : "error rate must be in the range (0, 1)");
-        return BLOOM_REFUSED;
-    }
+    if (!(error > 0 && error < 1) || entries < 1)
+        return errbuf_fail(err, BLOOM_REFUSED,
+                           entries < 1 ? "capacity must be at least 1" : "error rate must be in the range (0, 1)");
     shape.bpe = -(log(error) / LN2_SQUARED);
-    if (hashes_for(shape.bpe) > BLOOM_MAX_HASHES) {
-        errbuf_set(err, "error rate %g takes more than %d hashes", error, BLOOM_MAX_HASHES);
-        return BLOOM_REFUSED;
-    }
+    if (hashes_for(shape.bpe) > BLOOM_MAX_HASHES)
+        return errbuf_fail(err, BLOOM_REFUSED, "error rate %g takes more than %d hashes", error, BLOOM_MAX_HASHES);
     shape.k = (uint8_t)hashes_for(shape.bpe);
     int rc = size_bits(options, entries, &shape, err);
     if (rc == BLOOM_OK && !bloom_shape_valid(&shape, err))

@@ -42,12 +42,11 @@ bool valkey_shape_valid(const struct bloom_shape *shape, struct errbuf *err)
 int valkey_shape(uint64_t capacity, double rate, uint64_t bytes, uint64_t hashes, struct bloom_shape *shape_out,
                  struct errbuf *err)
 {
-    if (bytes < 1 || bytes > MAX_BYTES || hashes < 1 || hashes > BLOOM_MAX_HASHES || capacity < 1) {
-        errbuf_set(err, "capacity %llu, %llu bytes, %llu hashes: a layer has from 1 to %llu bytes and %d hashes",
-                   (unsigned long long)capacity, (unsigned long long)bytes, (unsigned long long)hashes,
-                   (unsigned long long)MAX_BYTES, BLOOM_MAX_HASHES);
-        return BLOOM_REFUSED;
-    }
+    if (bytes < 1 || bytes > MAX_BYTES || hashes < 1 || hashes > BLOOM_MAX_HASHES || capacity < 1)
+        return errbuf_fail(err, BLOOM_REFUSED,
+                           "capacity %llu, %llu bytes, %llu hashes: a layer has from 1 to %llu bytes and %d hashes",
+                           (unsigned long long)capacity, (unsigned long long)bytes, (unsigned long long)hashes,
+                           (unsigned long long)MAX_BYTES, BLOOM_MAX_HASHES);
     uint64_t nwords = (bytes - 1) / 8 + 1;
     *shape_out = (struct bloom_shape){
         .nwords = nwords,
@@ -67,15 +66,12 @@ int valkey_size(unsigned options, uint64_t capacity, double rate, struct bloom_s
     double bytes = ceil((double)capacity * log(rate) / (-8.0 * log2_squared));
 
     (void)options;
-    if (!(rate > DBL_MIN)) {
-        errbuf_set(err, "false positive degrades to 0 on scale out");
-        return BLOOM_REFUSED;
-    }
-    if (!(bytes >= 1 && bytes <= (double)MAX_BYTES)) {
-        errbuf_set(err, "capacity %llu at error rate %g takes more than the %llu bytes that a layer may have",
-                   (unsigned long long)capacity, rate, (unsigned long long)MAX_BYTES);
-        return BLOOM_REFUSED;
-    }
+    if (!(rate > DBL_MIN))
+        return errbuf_fail(err, BLOOM_REFUSED, "false positive degrades to 0 on scale out");
+    if (!(bytes >= 1 && bytes <= (double)MAX_BYTES))
+        return errbuf_fail(err, BLOOM_REFUSED,
+                           "capacity %llu at error rate %g takes more than the %llu bytes that a layer may have",
+                           (unsigned long long)capacity, rate, (unsigned long long)MAX_BYTES);
     double hashes = fmax(1, round(bits_per_item((uint64_t)bytes * 8, capacity) * LN2));
     return valkey_shape(capacity, rate, (uint64_t)bytes, (uint64_t)hashes, shape_out, err);
 }

@@ -41,22 +41,16 @@ void log_header_encode(const struct log_header *header, unsigned char bytes_out[
 
 static int check_numbers(const struct log_header *header, struct errbuf *err)
 {
-    if (header->number == 0 || header->first == 0) {
-        errbuf_set(err, "its header has a number of 0");
-        return LOG_DAMAGED;
-    }
-    if (header->first >= LOG_NUMBER_END || header->sealed >= LOG_NUMBER_END) {
-        errbuf_set(err, "its header has a number that is out of range");
-        return LOG_DAMAGED;
-    }
-    if (header->process == 0 || header->process > header->number) {
-        errbuf_set(err, "its header has a process number that is out of range: %" PRIu64, header->process);
-        return LOG_DAMAGED;
-    }
-    if (header->previous >= header->number) {
-        errbuf_set(err, "its header names a later segment as its previous one: %" PRIu64, header->previous);
-        return LOG_DAMAGED;
-    }
+    if (header->number == 0 || header->first == 0)
+        return errbuf_fail(err, LOG_DAMAGED, "its header has a number of 0");
+    if (header->first >= LOG_NUMBER_END || header->sealed >= LOG_NUMBER_END)
+        return errbuf_fail(err, LOG_DAMAGED, "its header has a number that is out of range");
+    if (header->process == 0 || header->process > header->number)
+        return errbuf_fail(err, LOG_DAMAGED, "its header has a process number that is out of range: %" PRIu64,
+                           header->process);
+    if (header->previous >= header->number)
+        return errbuf_fail(err, LOG_DAMAGED, "its header names a later segment as its previous one: %" PRIu64,
+                           header->previous);
     return LOG_OK;
 }
 
@@ -64,19 +58,14 @@ int log_header_decode(const unsigned char bytes[LOG_HEADER_BYTES], struct log_he
 {
     uint32_t version = le32_get(bytes + 8);
 
-    if (memcmp(bytes, magic, 8) != 0) {
-        errbuf_set(err, "it is not a segment of the log");
-        return LOG_DAMAGED;
-    }
-    if (le64_get(bytes + SUMMED) != XXH3_64bits(bytes, SUMMED)) {
-        errbuf_set(err, "the checksum of its header is wrong");
-        return LOG_DAMAGED;
-    }
-    if (version != LOG_VERSION && version != LOG_VERSION_OLD) {
-        errbuf_set(err, WRITTEN_BY_NEWER ": its format has version %" PRIu32 ", and this program knows version %d",
-                   version, LOG_VERSION);
-        return LOG_NEWER;
-    }
+    if (memcmp(bytes, magic, 8) != 0)
+        return errbuf_fail(err, LOG_DAMAGED, "it is not a segment of the log");
+    if (le64_get(bytes + SUMMED) != XXH3_64bits(bytes, SUMMED))
+        return errbuf_fail(err, LOG_DAMAGED, "the checksum of its header is wrong");
+    if (version != LOG_VERSION && version != LOG_VERSION_OLD)
+        return errbuf_fail(err, LOG_NEWER,
+                           WRITTEN_BY_NEWER ": its format has version %" PRIu32 ", and this program knows version %d",
+                           version, LOG_VERSION);
     const struct log_header header = {
         .number = le64_get(bytes + 16),
         .first = le64_get(bytes + 24),

@@ -142,8 +142,7 @@ static int note_filled(struct log_filter *filter, const struct log_control *cont
     struct log_contents contents;
     TRY(note_created(filter, control));
     if (!log_contents_decode(control->record, control->record_len, &contents)) { /* log_payload_decode() has checked */
-        errbuf_set(err, "the contents of filter %" PRIu64 " are not valid", filter->id);
-        return LOG_DAMAGED;
+        return errbuf_fail(err, LOG_DAMAGED, "the contents of filter %" PRIu64 " are not valid", filter->id);
     }
     filter->shape = contents.layers[0].shape;
     filter->contents = malloc(control->record_len);

@@ -242,10 +242,8 @@ bool log_contents_decode(const void *bytes, size_t len, struct log_contents *con
 
 int log_contents_fill(const struct log_contents *contents, struct bloom_filter *filter, struct errbuf *err)
 {
-    if (contents->turns != bloom_params_have_turns(bloom_filter_params(filter))) {
-        errbuf_set(err, "its layers have %s", contents->turns ? "turns" : "no turns");
-        return BLOOM_REFUSED;
-    }
+    if (contents->turns != bloom_params_have_turns(bloom_filter_params(filter)))
+        return errbuf_fail(err, BLOOM_REFUSED, "its layers have %s", contents->turns ? "turns" : "no turns");
     for (unsigned i = 0; i < contents->nlayers; i++) {
         const struct log_layer *layer = &contents->layers[i];
         struct bloom_layer_view view;
@@ -432,13 +430,11 @@ void log_get_control(struct cursor *c, struct log_control *control)
 
 int log_payload_damaged(const struct cursor *c, const char *what, struct errbuf *err)
 {
-    if (c->newer) {
-        errbuf_set(err, WRITTEN_BY_NEWER ": %s at byte %zu of the payload is not known to this version", what,
-                   (size_t)(c->at - c->begin));
-        return LOG_NEWER;
-    }
-    errbuf_set(err, "%s at byte %zu of the payload is invalid", what, (size_t)(c->at - c->begin));
-    return LOG_DAMAGED;
+    if (c->newer)
+        return errbuf_fail(err, LOG_NEWER,
+                           WRITTEN_BY_NEWER ": %s at byte %zu of the payload is not known to this version", what,
+                           (size_t)(c->at - c->begin));
+    return errbuf_fail(err, LOG_DAMAGED, "%s at byte %zu of the payload is invalid", what, (size_t)(c->at - c->begin));
 }
 
 static int decode_controls(struct cursor *c, const struct log_payload_head *head, const struct log_visitor *visitor,

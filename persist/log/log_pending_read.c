@@ -38,14 +38,12 @@ struct reading {
 
 static int not_written(struct errbuf *err)
 {
-    errbuf_set(err, "it is incomplete or damaged, as after a power failure");
-    return LOG_DAMAGED;
+    return errbuf_fail(err, LOG_DAMAGED, "it is incomplete or damaged, as after a power failure");
 }
 
 static int lacks_records(struct errbuf *err)
 {
-    errbuf_set(err, "it lacks records: it was cut, changed, or copied while its process ran");
-    return LOG_DAMAGED;
+    return errbuf_fail(err, LOG_DAMAGED, "it lacks records: it was cut, changed, or copied while its process ran");
 }
 
 /* The newest of the two states counts, and the log must have its frame. LOG_VERSION_OLD: a state was written before
@@ -98,11 +96,10 @@ static int read_header(struct reading *r, struct errbuf *err)
     if (memcmp(h->magic, PENDING_MAGIC, sizeof(h->magic)) != 0 ||
         h->check != XXH3_64bits(h, offsetof(struct pending_header, check)))
         return not_written(err);
-    if (h->version != LOG_VERSION && h->version != LOG_VERSION_OLD) {
-        errbuf_set(err, WRITTEN_BY_NEWER ": its format has version %u, and this program knows version %d", h->version,
-                   LOG_VERSION);
-        return LOG_NEWER;
-    }
+    if (h->version != LOG_VERSION && h->version != LOG_VERSION_OLD)
+        return errbuf_fail(err, LOG_NEWER,
+                           WRITTEN_BY_NEWER ": its format has version %u, and this program knows version %d",
+                           h->version, LOG_VERSION);
     r->here = h->place && h->place == pending_place(r->fs, r->path, h->salt);
     return h->nstreams == 0 || h->nstreams > 65536 ? not_written(err) : 0;
 }
@@ -161,10 +158,8 @@ static int list_chunks(struct reading *r, struct errbuf *err)
             rc = fs_read_all(r->fs, r->fd, &holds, sizeof(holds), at + offsetof(struct pending_chunk, holds));
         if (rc != 0 || !head.number || head.check != pending_chunk_seed(r->header.salt, head.stream, head.number))
             continue;
-        if (holds > begun) {
-            errbuf_set(err, "it was copied while its process ran");
-            return LOG_DAMAGED;
-        }
+        if (holds > begun)
+            return errbuf_fail(err, LOG_DAMAGED, "it was copied while its process ran");
         r->refs[r->nrefs++] = (struct chunk_ref){head.stream, head.number, at};
     }
     if (r->nrefs)

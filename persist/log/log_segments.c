@@ -82,10 +82,8 @@ static int list_segments(struct log_reader *r, struct errbuf *err)
 {
     int rc = r->fs->list(r->fs->ctx, r->log_dir.text, note_name, r);
 
-    if (rc != 0 && rc != -ENOENT) {
-        errbuf_set(err, "%s: %s", r->log_dir.text, fs_error_text(rc));
-        return rc;
-    }
+    if (rc != 0 && rc != -ENOENT)
+        return errbuf_fail(err, rc, "%s: %s", r->log_dir.text, fs_error_text(rc));
     if (r->nsegments)
         qsort(r->segments, r->nsegments, sizeof(*r->segments), by_number);
     if (r->pending.nfiles)
@@ -294,15 +292,11 @@ static int take_header(struct segment *segment, const struct bytes *file, struct
 {
     struct log_header header;
 
-    if (file->len < LOG_HEADER_BYTES) {
-        errbuf_set(err, "it is shorter than its header");
-        return LOG_DAMAGED;
-    }
+    if (file->len < LOG_HEADER_BYTES)
+        return errbuf_fail(err, LOG_DAMAGED, "it is shorter than its header");
     TRY(log_header_decode(file->ptr, &header, err));
-    if (header.number != segment->number) {
-        errbuf_set(err, "it was created as segment %" PRIu64, header.number);
-        return LOG_DAMAGED;
-    }
+    if (header.number != segment->number)
+        return errbuf_fail(err, LOG_DAMAGED, "it was created as segment %" PRIu64, header.number);
     segment->first = header.first;
     segment->salt = header.salt;
     segment->process = header.process;
@@ -409,8 +403,7 @@ static int check_payload(const struct pending_found *found, struct errbuf *err)
         return LOG_OK;
     if (found->payload.len <= LOG_PAYLOAD_MAX)
         return log_payload_decode(found->payload.ptr, found->payload.len, found->has_controls, &nobody, err);
-    errbuf_set(err, "it has %zu bytes of records", found->payload.len);
-    return LOG_DAMAGED;
+    return errbuf_fail(err, LOG_DAMAGED, "it has %zu bytes of records", found->payload.len);
 }
 
 /* Each record has a check of its own: what a power failure leaves is no record. So records without a meaning are

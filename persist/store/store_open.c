@@ -192,8 +192,7 @@ static int visit_any(void *ctx, const char *name)
 {
     struct errbuf *first = ctx;
 
-    errbuf_set(first, "%s", name);
-    return 1;
+    return errbuf_fail(first, 1, "%s", name);
 }
 
 /* One sync must cover everything, and links must reach. */

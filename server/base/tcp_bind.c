@@ -36,10 +36,8 @@ int tcp_bind(const char *address, const char *port, enum tcp_sharing sharing, st
     char *name = socket_out->name;
     tcp_name(address, port, name);
     int status = getaddrinfo(node, port, &hints, &ai);
-    if (status) {
-        errbuf_set(err, "cannot listen on %s: %s", name, gai_strerror(status));
-        return optional ? 1 : -1;
-    }
+    if (status)
+        return errbuf_fail(err, optional ? 1 : -1, "cannot listen on %s: %s", name, gai_strerror(status));
     int one = 1, cause = 0;
     int fd = socket(ai->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd >= 0) {

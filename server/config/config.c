@@ -290,10 +290,9 @@ int config_check(const struct config *cfg, enum config_source source, struct err
         return refuse_together(is_save_and_nosave(cfg->data.shutdown_on_sigterm) ? "shutdown-on-sigterm"
                                                                                  : "shutdown-on-sigint",
                                source, "Invalid combination of arguments", err);
-    if (cfg->users.aclfile[0] && cfg->users.user[0]) {
-        errbuf_set(err, "'user' lines and 'aclfile' exclude each other: keep all users in one place");
-        return CONFIG_REFUSED;
-    }
+    if (cfg->users.aclfile[0] && cfg->users.user[0])
+        return errbuf_fail(err, CONFIG_REFUSED,
+                           "'user' lines and 'aclfile' exclude each other: keep all users in one place");
     return check_ports(cfg, err);
 }
 
@@ -338,14 +337,10 @@ int config_apply(struct config *cfg, struct config_merge *merge, struct slice na
 
     if (!row)
         return refuse_unknown(name, source, err);
-    if (n == 0) {
-        errbuf_set(err, "'%s' needs a value", row->name);
-        return CONFIG_REFUSED;
-    }
-    if (n > 1 && !config_takes_words(row)) {
-        errbuf_set(err, "'%s' takes one value; put a value with spaces in quotes", row->name);
-        return CONFIG_REFUSED;
-    }
+    if (n == 0)
+        return errbuf_fail(err, CONFIG_REFUSED, "'%s' needs a value", row->name);
+    if (n > 1 && !config_takes_words(row))
+        return errbuf_fail(err, CONFIG_REFUSED, "'%s' takes one value; put a value with spaces in quotes", row->name);
     buf_init(&joined, SIZE_MAX);
     if (row->type == CONFIG_RULES && merge->save_seen && !(n == 1 && values[0].len == 0))
         config_get(cfg, row, &joined);

@@ -58,10 +58,8 @@ static int read_options(struct config *cfg, int argc, char *const *argv, int fir
     struct slice *values = calloc((size_t)argc + 1, sizeof(*values));
     int status = CONFIG_OK;
 
-    if (!values) {
-        errbuf_set(err, "out of memory");
-        return -ENOMEM;
-    }
+    if (!values)
+        return errbuf_fail(err, -ENOMEM, "out of memory");
     for (int i = first; i < argc && status == CONFIG_OK;) {
         if (read_action(argv[i], &start->action)) {
             i++;

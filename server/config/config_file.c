@@ -40,10 +40,8 @@ int config_line_split(struct slice in, struct config_line *line_out, struct errb
     line_out->nwords = 0;
     line_out->text = malloc(in.len + 1);
     line_out->words = calloc(in.len / 2 + 1, sizeof(*line_out->words));
-    if (!line_out->text || !line_out->words) {
-        errbuf_set(err, "out of memory");
-        return -ENOMEM;
-    }
+    if (!line_out->text || !line_out->words)
+        return errbuf_fail(err, -ENOMEM, "out of memory");
     out = line_out->text;
     for (;;) {
         char *word = out;
@@ -54,10 +52,8 @@ int config_line_split(struct slice in, struct config_line *line_out, struct errb
             return CONFIG_OK;
         while (p < end && !is_blank(*p)) {
             if (*p == '"' || *p == '\'') {
-                if (!quoted_take(&p, end, &out) || (p < end && !is_blank(*p))) {
-                    errbuf_set(err, "unbalanced quotes");
-                    return CONFIG_REFUSED;
-                }
+                if (!quoted_take(&p, end, &out) || (p < end && !is_blank(*p)))
+                    return errbuf_fail(err, CONFIG_REFUSED, "unbalanced quotes");
             } else {
                 *out++ = *p++;
             }
@@ -82,8 +78,8 @@ static int read_all(int fd, struct buf *out, struct errbuf *err)
         char *room = buf_reserve(out, 4096);
         if (!room) {
             bool full = buf_len(out) + 4096 > out->cap;
-            errbuf_set(err, full ? "longer than %zu bytes" : "out of memory", out->cap - 4096);
-            return full ? -EFBIG : -ENOMEM;
+            return errbuf_fail(err, full ? -EFBIG : -ENOMEM, full ? "longer than %zu bytes" : "out of memory",
+                               out->cap - 4096);
         }
         ssize_t n = read(fd, room, 4096);
         if (n == 0)
@@ -92,8 +88,7 @@ static int read_all(int fd, struct buf *out, struct errbuf *err)
             buf_commit(out, (size_t)n);
         } else if (errno != EINTR) {
             int status = -errno;
-            errbuf_set(err, "%s", strerror(-status));
-            return status;
+            return errbuf_fail(err, status, "%s", strerror(-status));
         }
     }
 }
@@ -109,16 +104,12 @@ static int load_include(struct config *cfg, struct config_merge *merge, const st
     struct slice target;
     size_t dir;
 
-    if (line->nwords != 2 || line->words[1].len == 0) {
-        errbuf_set(err, "'include' takes one path");
-        return CONFIG_REFUSED;
-    }
+    if (line->nwords != 2 || line->words[1].len == 0)
+        return errbuf_fail(err, CONFIG_REFUSED, "'include' takes one path");
     target = line->words[1];
     dir = target.ptr[0] == '/' || !slash ? 0 : (size_t)(slash - source->name) + 1;
-    if (dir + target.len >= sizeof(path) || memchr(target.ptr, '\0', target.len)) {
-        errbuf_set(err, "'include': not a usable path");
-        return CONFIG_REFUSED;
-    }
+    if (dir + target.len >= sizeof(path) || memchr(target.ptr, '\0', target.len))
+        return errbuf_fail(err, CONFIG_REFUSED, "'include': not a usable path");
     memcpy(path, source->name, dir);
     memcpy(path + dir, target.ptr, target.len);
     path[dir + target.len] = '\0';
@@ -252,10 +243,8 @@ static int load_source(struct config *cfg, struct config_merge *merge, const str
     bool input = source->depth == 0 && strcmp(source->name, "-") == 0;
     const struct source shown = {input ? "standard input" : source->name, source->depth};
     struct buf text;
-    if (source->depth > INCLUDE_DEPTH_MAX) {
-        errbuf_set(err, "more than %d files deep", INCLUDE_DEPTH_MAX);
-        return CONFIG_REFUSED;
-    }
+    if (source->depth > INCLUDE_DEPTH_MAX)
+        return errbuf_fail(err, CONFIG_REFUSED, "more than %d files deep", INCLUDE_DEPTH_MAX);
     int fd = input ? STDIN_FILENO : open(source->name, O_RDONLY | O_CLOEXEC), status = fd < 0 ? -errno : 0;
     buf_init(&text, FILE_SIZE_MAX + 4096);
     if (fd < 0)
@@ -292,8 +281,7 @@ int config_file_failed(const char *what, const char *path, struct errbuf *err)
 {
     int status = errno != 0 ? -errno : -EIO;
 
-    errbuf_set(err, "%s %s: %s", what, path, strerror(-status));
-    return status;
+    return errbuf_fail(err, status, "%s %s: %s", what, path, strerror(-status));
 }
 
 int config_file_read(const char *path, struct buf *out, struct stat *stat_out, struct errbuf *err)

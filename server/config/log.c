@@ -57,10 +57,8 @@ int log_init(struct log *log, const char *path, enum log_level level, struct err
 
     if (path && path[0] != '\0') {
         copy = strdup(path);
-        if (!copy) {
-            errbuf_set(err, "log file '%s': out of memory", path);
-            return -ENOMEM;
-        }
+        if (!copy)
+            return errbuf_fail(err, -ENOMEM, "log file '%s': out of memory", path);
         if (fd >= 0)
             close(fd);
         fd = open_file(path, err);

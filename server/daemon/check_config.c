@@ -99,14 +99,10 @@ static int check_socket(const struct config *config, struct errbuf *err)
     struct stat st;
     if (!path[0])
         return 0;
-    if (strlen(path) > most) {
-        errbuf_set(err, "unixsocket %s: the path has more than %zu bytes", path, most);
-        return -ENAMETOOLONG;
-    }
-    if (lstat(path, &st) == 0 && !S_ISSOCK(st.st_mode)) {
-        errbuf_set(err, "unixsocket %s exists and is not a socket", path);
-        return -ENOTSOCK;
-    }
+    if (strlen(path) > most)
+        return errbuf_fail(err, -ENAMETOOLONG, "unixsocket %s: the path has more than %zu bytes", path, most);
+    if (lstat(path, &st) == 0 && !S_ISSOCK(st.st_mode))
+        return errbuf_fail(err, -ENOTSOCK, "unixsocket %s exists and is not a socket", path);
     return check_place("unixsocket", path, err);
 }
 
@@ -124,8 +120,8 @@ static int check_addresses(const char *setting, const struct config_list *addres
             ++*usable;
         } else if (rc < 0) {
             const char *cause = strstr(why.text, ":0: ");
-            errbuf_set(err, "%s %s: %s", setting, addresses->items[i], cause ? cause + strlen(":0: ") : why.text);
-            return rc;
+            return errbuf_fail(err, rc, "%s %s: %s", setting, addresses->items[i],
+                               cause ? cause + strlen(":0: ") : why.text);
         }
     }
     return 0;
@@ -137,17 +133,13 @@ static int check_listeners(const struct config *config, struct errbuf *err)
     int rc = 0;
     if (config->network.port || config->tls.port)
         rc = check_addresses("bind", &config->network.bind, &usable, err);
-    if (rc == 0 && usable == 0) {
-        errbuf_set(err, "nothing to listen on: set 'port' or 'tls-port', and 'bind', or 'unixsocket'");
-        return -EINVAL;
-    }
+    if (rc == 0 && usable == 0)
+        return errbuf_fail(err, -EINVAL, "nothing to listen on: set 'port' or 'tls-port', and 'bind', or 'unixsocket'");
     if (rc != 0 || !config->metrics.port)
         return rc;
     rc = check_addresses("metrics-bind", &config->metrics.bind, &of_metrics, err);
-    if (rc == 0 && of_metrics == 0) {
-        errbuf_set(err, "metrics-port is set, but metrics-bind names no address of this machine");
-        return -EINVAL;
-    }
+    if (rc == 0 && of_metrics == 0)
+        return errbuf_fail(err, -EINVAL, "metrics-port is set, but metrics-bind names no address of this machine");
     return rc;
 }
 

@@ -127,18 +127,14 @@ static int remove_stale_socket(const struct sockaddr_un *addr, struct errbuf *er
     struct stat st;
     if (lstat(addr->sun_path, &st) != 0)
         return 0;
-    if (!S_ISSOCK(st.st_mode)) {
-        errbuf_set(err, "unixsocket %s exists and is not a socket", addr->sun_path);
-        return -1;
-    }
+    if (!S_ISSOCK(st.st_mode))
+        return errbuf_fail(err, -1, "unixsocket %s exists and is not a socket", addr->sun_path);
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     bool used = fd >= 0 && connect(fd, (const struct sockaddr *)addr, sizeof(*addr)) == 0;
     if (fd >= 0)
         close(fd);
-    if (used) {
-        errbuf_set(err, "unixsocket %s is in use by another process", addr->sun_path);
-        return -1;
-    }
+    if (used)
+        return errbuf_fail(err, -1, "unixsocket %s is in use by another process", addr->sun_path);
     unlink(addr->sun_path);
     return 0;
 }
@@ -146,10 +142,8 @@ static int remove_stale_socket(const struct sockaddr_un *addr, struct errbuf *er
 static int listen_unix(struct main_loop *ml, const char *path, mode_t mode, struct errbuf *err)
 {
     struct sockaddr_un addr = {.sun_family = AF_UNIX};
-    if (strlen(path) >= sizeof(addr.sun_path)) {
-        errbuf_set(err, "unixsocket %s: the path has more than %zu bytes", path, sizeof(addr.sun_path) - 1);
-        return -1;
-    }
+    if (strlen(path) >= sizeof(addr.sun_path))
+        return errbuf_fail(err, -1, "unixsocket %s: the path has more than %zu bytes", path, sizeof(addr.sun_path) - 1);
     strcpy(addr.sun_path, path);
     if (remove_stale_socket(&addr, err) != 0)
         return -1;

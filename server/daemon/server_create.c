@@ -211,10 +211,8 @@ static int start_store(struct server *server, struct errbuf *err)
     struct store **store = &server->persistence->store;
     const char *dir = server->process.data_dir;
     int64_t until_ms = clock_ms() + LOCK_WAIT_MS;
-    if (getrandom(&options.hash_seed, sizeof(options.hash_seed), 0) != (ssize_t)sizeof(options.hash_seed)) {
-        errbuf_set(err, "the system gives no random bytes");
-        return -EIO;
-    }
+    if (getrandom(&options.hash_seed, sizeof(options.hash_seed), 0) != (ssize_t)sizeof(options.hash_seed))
+        return errbuf_fail(err, -EIO, "the system gives no random bytes");
     atomic_store(&server->persistence->load.active, true);
     int status = store_open(dir, &options, store, err);
     if (status == STORE_LOCKED)
@@ -234,11 +232,10 @@ static int allow_clients(struct server *server, struct errbuf *err)
     int64_t wanted = server_config(server)->network.maxclients;
     int64_t clients = descriptors_for_clients(wanted, server->threads.max_workers);
     atomic_store(&server->clients.max, clients);
-    if (clients <= 0) {
-        errbuf_set(err, "the limit of open files (ulimit -n) is too low: the daemon needs %lld, and one per client",
-                   (long long)descriptors_reserved(server->threads.max_workers));
-        return EX_CONFIG;
-    }
+    if (clients <= 0)
+        return errbuf_fail(err, EX_CONFIG,
+                           "the limit of open files (ulimit -n) is too low: the daemon needs %lld, and one per client",
+                           (long long)descriptors_reserved(server->threads.max_workers));
     if (clients < wanted)
         log_warning(&server->log,
                     "maxclients is %lld, but the limit of open files (ulimit -n) allows only %lld clients: more are "

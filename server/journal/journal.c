@@ -441,8 +441,7 @@ int journal_create(struct journal **journal_out, const struct journal_start *sta
     struct journal *j = calloc(1, sizeof(*j));
     if (!j) {
         log_reader_close(start->log);
-        errbuf_set(err, "%s", strerror(ENOMEM));
-        return -ENOMEM;
+        return errbuf_fail(err, -ENOMEM, "%s", strerror(ENOMEM));
     }
     init_locks(j);
     j->start = *start;

@@ -303,19 +303,18 @@ static int check_databases(struct load *load)
 {
     const struct config *config = server_config(load->server);
     unsigned highest = registry_highest_number(load->server->registry);
-    if (config->cluster.emulation && highest > 0) {
-        errbuf_set(&load->err,
-                   "the data directory has filters in database %u, but cluster-emulation allows database 0 only: "
-                   "start without it, and move or delete them",
-                   highest);
-        return -EINVAL;
-    }
+    if (config->cluster.emulation && highest > 0)
+        return errbuf_fail(
+            &load->err, -EINVAL,
+            "the data directory has filters in database %u, but cluster-emulation allows database 0 only: "
+            "start without it, and move or delete them",
+            highest);
     if (highest < (unsigned)config->data.databases)
         return 0;
-    errbuf_set(&load->err,
-               "the data directory has filters in database %u, and `databases` is %" PRId64 ": set it to at least %u",
-               highest, (int64_t)config->data.databases, highest + 1);
-    return -EINVAL;
+    return errbuf_fail(&load->err, -EINVAL,
+                       "the data directory has filters in database %u, and `databases` is %" PRId64
+                       ": set it to at least %u",
+                       highest, (int64_t)config->data.databases, highest + 1);
 }
 
 /* Two numbers for one database would leave another one without any. */
@@ -323,10 +322,8 @@ static int take_databases(struct load *load)
 {
     struct databases databases = load->checkpoint.databases;
     log_history_databases(replay_history(load->replay), &databases);
-    if (!databases_are_valid(&databases)) {
-        errbuf_set(&load->err, "the log is damaged: two database numbers stand for the same database");
-        return -EINVAL;
-    }
+    if (!databases_are_valid(&databases))
+        return errbuf_fail(&load->err, -EINVAL, "the log is damaged: two database numbers stand for the same database");
     for (unsigned i = 0; i < DATABASES_MAX; i++)
         registry_set_database(load->server->registry, i, databases_get(&databases, i));
     return 0;
@@ -341,10 +338,8 @@ static int load_all(struct load *load)
         log_warning(&server->log, "the clock of windows goes on by the time of day: %s", load->err.text);
     load->err.text[0] = '\0';
     int status = replay_create(&load->replay, server, server->persistence->store, load->accept_damage);
-    if (status) {
-        errbuf_set(&load->err, "%s", strerror(-status));
-        return status;
-    }
+    if (status)
+        return errbuf_fail(&load->err, status, "%s", strerror(-status));
     registry_leave_order(server->registry);
     status = read_log(load);
     if (status == 0)
@@ -369,10 +364,8 @@ static int open_for_clients(struct load *load)
     effects_attach(server);
     registry_release_clock(server->registry);
     int status = expirer_create(&server->persistence->expirer, server->registry, effects_pace, server);
-    if (status) {
-        errbuf_set(&load->err, "cannot start threads: %s", strerror(-status));
-        return status;
-    }
+    if (status)
+        return errbuf_fail(&load->err, status, "cannot start threads: %s", strerror(-status));
     server->persistence->loaded_filters = registry_count(server->registry);
     rcu_reader_begin();
     /* Only from here on: the limits do not refuse filters that are older than them. */

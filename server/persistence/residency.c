@@ -313,10 +313,8 @@ struct entry *residency_pin(struct server *server, struct slice name, struct err
         return entry;
     sem_t ended;
     struct residency_wait *wait = residency_wait_create(server, 1, end_blocking, &ended);
-    if (!wait) {
-        errbuf_set(why, NO_MEMORY);
-        return entry;
-    }
+    if (!wait)
+        return errbuf_fail(why, entry, NO_MEMORY);
     entry_unpin(entry);
     sem_init(&ended, 0, 0);
     residency_wait_add(wait, name);

@@ -83,15 +83,12 @@ static int read_note(const struct fsops *fs, const char *path, struct window_clo
     *valid_out = rc == 0 && window_clock_parse(text, n, note_out);
     if (*valid_out || rc == -ENOENT)
         return 0;
-    if (rc != 0) {
-        errbuf_set(err, "cannot read %s: %s", path, strerror(-rc));
-        return rc;
-    }
-    if (sscanf(text, "bloomery-clock %u ", &version) == 1 && version > 1) {
-        errbuf_set(err, "%s: " WRITTEN_BY_NEWER ": its format has version %u, and this program knows version 1", path,
-                   version);
-        return -EPROTO;
-    }
+    if (rc != 0)
+        return errbuf_fail(err, rc, "cannot read %s: %s", path, strerror(-rc));
+    if (sscanf(text, "bloomery-clock %u ", &version) == 1 && version > 1)
+        return errbuf_fail(err, -EPROTO,
+                           "%s: " WRITTEN_BY_NEWER ": its format has version %u, and this program knows version 1",
+                           path, version);
     errbuf_set(err, "%s is not a clock file", path);
     return 0;
 }
@@ -147,10 +144,8 @@ int window_clock_save(const struct fsops *fs, const char *dir, struct errbuf *er
         rc = fs->rename(fs->ctx, fresh.text, path.text);
     if (rc == 0)
         rc = fs->sync_dir(fs->ctx, dir);
-    if (rc != 0) {
-        errbuf_set(err, "cannot write the clock file, %s/" WINDOW_CLOCK_NAME ": %s", dir, strerror(-rc));
-        return rc;
-    }
+    if (rc != 0)
+        return errbuf_fail(err, rc, "cannot write the clock file, %s/" WINDOW_CLOCK_NAME ": %s", dir, strerror(-rc));
     noted = note;
     is_noted = true;
     return 0;

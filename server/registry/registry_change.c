@@ -185,9 +185,8 @@ bool registry_name_fits(struct slice name, struct errbuf *err)
     size_t prefix = database_prefix_of_key(name.ptr, name.len);
     if (name.len <= REGISTRY_MAX_NAME)
         return true;
-    errbuf_set(err, "the name has %zu bytes; at most %zu are allowed%s", name.len - prefix, REGISTRY_MAX_NAME - prefix,
-               prefix ? " in a database other than 0" : "");
-    return false;
+    return errbuf_fail(err, false, "the name has %zu bytes; at most %zu are allowed%s", name.len - prefix,
+                       REGISTRY_MAX_NAME - prefix, prefix ? " in a database other than 0" : "");
 }
 
 /* Under the mutex: publishes the prepared `alias` and removes the old name. */

@@ -84,8 +84,7 @@ bool server_tls_may_replace(struct server *server, const struct tls_context *con
     if (!is_over(expires) || (now && is_over(now)))
         return true;
     date_of(expires, date);
-    errbuf_set(err, "the certificate has expired: it was valid until %s", date);
-    return false;
+    return errbuf_fail(err, false, "the certificate has expired: it was valid until %s", date);
 }
 
 void server_tls_report(struct server *server, const struct tls_context *context)

@@ -160,10 +160,8 @@ static bool read_open_file(struct sstables *s, struct reading *reading, struct s
     unsigned char header[FILTERDB_HEADER_BYTES] = {0};
     struct bloom_shape shape = {0};
     struct stat before, after;
-    if (fstat(fd, &before) != 0 || !S_ISREG(before.st_mode)) {
-        errbuf_set(&reading->err, "it is not a regular file");
-        return false;
-    }
+    if (fstat(fd, &before) != 0 || !S_ISREG(before.st_mode))
+        return errbuf_fail(&reading->err, false, "it is not a regular file");
     uint64_t size = (uint64_t)before.st_size;
     if (!read_exactly(reading, fd, header, size < sizeof(header) ? size : sizeof(header), 0) ||
         filterdb_decode_header(header, size, reading->variant, &shape, &reading->err) != FILTERDB_OK ||

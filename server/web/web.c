@@ -156,10 +156,8 @@ static int open_listeners(struct web *web, const struct config *config, struct e
     char port[8];
     snprintf(port, sizeof(port), "%d", (int)config->metrics.port);
     for (size_t i = 0; i < config->metrics.bind.count; i++) {
-        if (web->nlisteners == WEB_LISTENERS) {
-            errbuf_set(err, "more than %d addresses in metrics-bind", WEB_LISTENERS);
-            return -1;
-        }
+        if (web->nlisteners == WEB_LISTENERS)
+            return errbuf_fail(err, -1, "more than %d addresses in metrics-bind", WEB_LISTENERS);
         struct tcp_socket *listener = &web->listeners[web->nlisteners];
         int status = tcp_bind(config->metrics.bind.items[i], port, TCP_ALONE, listener, err);
         if (status > 0)
@@ -167,15 +165,12 @@ static int open_listeners(struct web *web, const struct config *config, struct e
         if (status < 0)
             return -1;
         web->nlisteners++;
-        if (listen(listener->fd, WEB_CONNECTIONS) != 0) {
-            errbuf_set(err, "cannot listen on %s: %s", listener->name, strerror(errno));
-            return -1;
-        }
+        if (listen(listener->fd, WEB_CONNECTIONS) != 0)
+            return errbuf_fail(err, -1, "cannot listen on %s: %s", listener->name, strerror(errno));
     }
     if (web->nlisteners > 0)
         return 0;
-    errbuf_set(err, "metrics-port is set, but metrics-bind names no address of this machine");
-    return -1;
+    return errbuf_fail(err, -1, "metrics-port is set, but metrics-bind names no address of this machine");
 }
 
 static void destroy(struct web *web)
@@ -209,8 +204,7 @@ int web_start(struct web **web_out, struct server *server, struct errbuf *err)
     if (!web || !history) {
         free(web);
         history_destroy(history);
-        errbuf_set(err, "the status page: %s", strerror(ENOMEM));
-        return -1;
+        return errbuf_fail(err, -1, "the status page: %s", strerror(ENOMEM));
     }
     web->server = server;
     web->history = history;

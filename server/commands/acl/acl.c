@@ -91,10 +91,8 @@ static uint64_t bytes_of(const struct acl_list *list)
 int acl_create(struct acl **acl_out, const struct config *config, _Atomic uint64_t *bytes, struct errbuf *err)
 {
     struct acl *acl = calloc(1, sizeof(*acl));
-    if (!acl) {
-        errbuf_set(err, "out of memory");
-        return -ENOMEM;
-    }
+    if (!acl)
+        return errbuf_fail(err, -ENOMEM, "out of memory");
     lock_init(&acl->lock, RANK_USERS);
     TAILQ_INIT(&acl->log.entries);
     int status = read_users(acl, config, err);

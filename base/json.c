@@ -4,8 +4,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "slice.h"
-
 /* `html`: characters that are special in HTML are escaped, too. */
 static void write_string(struct buf *out, struct slice text, bool html)
 {

@@ -3,9 +3,6 @@
 #include <errno.h>
 #include <float.h>
 #include <math.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
 
 #define DOUBLE_TEXT 128 /* further digits do not change a double */
 

@@ -5,7 +5,6 @@
 #include <string.h>
 #include <sys/random.h>
 
-#include "bf_out.h"
 #include "bloom_size.h"
 #include "clock.h"
 #include "valkey_dump.h"

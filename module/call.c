@@ -3,10 +3,8 @@
 #include <stdarg.h>
 #include <string.h>
 
-#include "bf_out.h"
 #include "bloom_keyring.h"
 #include "cf_request.h"
-#include "value.h"
 #include "reply.h"
 #include "settings.h"
 

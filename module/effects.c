@@ -2,7 +2,6 @@
 
 #include <stdio.h>
 
-#include "bloom_window.h"
 #include "bytes.h"
 #include "bf_chunks.h"
 #include "cuckoo.h"

@@ -1,7 +1,5 @@
 #include "engine.h"
 
-#include <stdio.h>
-
 #define REQUIRED true
 #define OPTIONAL false
 

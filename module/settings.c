@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "clock.h"
-#include "engine.h"
 #include "key_file.h"
 #include "reply.h"
 #include "slice.h"

@@ -7,7 +7,6 @@
 #include "alloc.h"
 #include "bloom_keyring.h"
 #include "bloom_merge.h"
-#include "bloom_window.h"
 #include "clock.h"
 #include "cuckoo.h"
 #include "lock.h"

@@ -102,12 +102,13 @@ void reply_status(struct reply *reply, const char *text)
     put_line(reply, '+', text);
 }
 
-void reply_error(struct reply *reply, const char *text)
+bool reply_error(struct reply *reply, const char *text)
 {
     put_line(reply, '-', text);
+    return false;
 }
 
-void reply_errorf(struct reply *reply, const char *fmt, ...)
+bool reply_errorf(struct reply *reply, const char *fmt, ...)
 {
     char text[REPLY_ERROR_MAX + 1];
     va_list args;
@@ -119,7 +120,7 @@ void reply_errorf(struct reply *reply, const char *fmt, ...)
         snprintf(text, sizeof(text), "ERR %s", fmt);
     else if ((size_t)len >= sizeof(text))
         memcpy(text + sizeof(text) - 4, "...", 4);
-    put_line(reply, '-', text);
+    return reply_error(reply, text);
 }
 
 void reply_integer(struct reply *reply, int64_t value)

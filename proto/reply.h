@@ -22,11 +22,12 @@ struct reply {
 };
 
 void reply_status(struct reply *reply, const char *text); /* +text */
-void reply_error(struct reply *reply, const char *text);  /* -text; begins with its code: "ERR ..." */
 
-/* Like reply_error(), with a formatted text. A text longer than REPLY_ERROR_MAX bytes is cut and ends with "...". */
+/* -text; begins with its code: "ERR ...". Both are false, for a check that refuses: return reply_error(...). A
+ * formatted text longer than REPLY_ERROR_MAX bytes is cut and ends with "...". */
 #define REPLY_ERROR_MAX 1024
-void reply_errorf(struct reply *reply, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+bool reply_error(struct reply *reply, const char *text);
+bool reply_errorf(struct reply *reply, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 void reply_integer(struct reply *reply, int64_t value);             /* :n */
 void reply_null(struct reply *reply);                               /* $-1   | _ */

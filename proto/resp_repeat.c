@@ -1,7 +1,6 @@
 #include "resp_repeat.h"
 
 #include <stdint.h>
-#include <string.h>
 
 #include "bytes.h"
 

@@ -2,7 +2,6 @@
  * replay does the same steps at the same places. A small filter takes one step for each sub-filter, so for one client
  * the bytes are RedisBloom's. A sub-filter that has been emptied is taken off, and kept: queries may still read it, and
  * the next growth takes it again. */
-#include <math.h>
 
 #include "bloom_pool.h"
 #include "cuckoo.h"

@@ -245,9 +245,7 @@ int cuckoo_take(struct bloom_filter *copy, const struct bloom_filter *from, stru
     for (unsigned i = 0; i < bloom_filter_nlayers(from); i++) {
         struct bloom_layer_view view;
         bloom_filter_layer(from, i, &view);
-        int rc = i < bloom_filter_nlayers(copy) ? 0 : bloom_filter_push_anyway(copy, &view.shape, err);
-        if (rc != 0)
-            return rc;
+        TRY(i < bloom_filter_nlayers(copy) ? 0 : bloom_filter_push_anyway(copy, &view.shape, err));
         copy_layer(from, i, bloom_filter_layer_at(copy, i));
         bloom_filter_set_items(copy, i, view.items);
     }

@@ -15,7 +15,6 @@
 #include <unistd.h>
 
 #include "check.h"
-#include "lock.h"
 
 #ifdef __SANITIZE_ADDRESS__
 #include <sanitizer/asan_interface.h>

@@ -3,13 +3,11 @@
  * mapping reserves no swap: a filter of 10 GB may be created on any machine and takes only the memory it uses. */
 #include "bloom_words.h"
 
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
 #include "check.h"
-#include "lock.h"
 
 #define HUGE_PAGE   BLOOM_HUGE_PAGE
 #define LEAD        ((size_t)64 << 10) /* before the mapping; like all lengths a multiple of every page size */

@@ -26,7 +26,6 @@
 #include "bloom_layer_add.h"
 #include "bloom_part.h"
 #include "bloom_pool.h"
-#include "bloom_scaling.h"
 #include "bloom_window_ring.h"
 #include "bloom_words.h"
 #include "lock.h"

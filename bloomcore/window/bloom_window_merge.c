@@ -136,10 +136,7 @@ static int begin_part(struct bloom_filter *dst, struct errbuf *err)
 static int grow_part(struct bloom_filter *dst, const struct bloom_turn *turn, unsigned level, struct errbuf *err)
 {
     struct bloom_lock *lock = bloom_pool_lock_of(bloom_filter_class(dst)->pool, dst);
-    int rc = bloom_window_append(dst, level, turn, NULL, err);
-
-    if (rc != 0)
-        return rc;
+    TRY(bloom_window_append(dst, level, turn, NULL, err));
     bloom_lock_take(lock);
     bloom_part_set(bloom_layer_part(bloom_filter_newest(dst)), turn);
     atomic_store_explicit(&bloom_filter_window(dst)->due_us, BLOOM_NOT_SETTLED, memory_order_relaxed);

@@ -13,8 +13,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "errbuf.h"
-
 #define FILE_MODE      0640
 #define PRIVATE_MODE   0600
 #define DIRECTORY_MODE 0750
@@ -373,10 +371,7 @@ int fs_read_some(const struct fsops *fs, int fd, void *buf, size_t need, size_t 
 {
     for (size_t done = 0; done < need;) {
         size_t n = 0;
-        int rc = fs->pread(fs->ctx, fd, (char *)buf + done, len - done, offset + done, &n);
-
-        if (rc != 0)
-            return rc;
+        TRY(fs->pread(fs->ctx, fd, (char *)buf + done, len - done, offset + done, &n));
         if (n == 0)
             return FS_ENDS;
         done += n;
@@ -438,10 +433,7 @@ int fs_write_all(const struct fsops *fs, int fd, const void *buf, size_t len, ui
 {
     for (size_t done = 0; done < len;) {
         size_t n = 0;
-        int rc = fs->pwrite(fs->ctx, fd, (const char *)buf + done, len - done, offset + done, &n);
-
-        if (rc != 0)
-            return rc;
+        TRY(fs->pwrite(fs->ctx, fd, (const char *)buf + done, len - done, offset + done, &n));
         if (n == 0)
             return -EIO;
         done += n;

@@ -1,7 +1,6 @@
 #include "key_file.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
 #include <sys/stat.h>
@@ -9,7 +8,6 @@
 
 #include "bytes.h"
 #include "alloc.h"
-#include "errbuf.h"
 
 #define TEXT_MAX 65536 /* of a file: comments take most of it */
 

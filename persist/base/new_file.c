@@ -69,10 +69,7 @@ static int remove_leftover(void *ctx, const char *entry)
 int new_file_open(struct new_file *file, const char *path, bool replace, struct errbuf *err)
 {
     char directory[NEW_FILE_PATH];
-    int rc = new_file_check(path, replace, err);
-
-    if (rc != 0)
-        return rc;
+    TRY(new_file_check(path, replace, err));
     *file = (struct new_file){.fd = -1, .path = path, .replace = replace};
     snprintf(file->part, sizeof(file->part), "%s.%ld.part", path, (long)getpid());
     directory_of(path, directory, sizeof(directory));

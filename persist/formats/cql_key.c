@@ -1,7 +1,6 @@
 /* The frame of a key: types, quotes, composites. The values of each type are read in cql_value.c. */
 #include "cql_key.h"
 
-#include <stdbool.h>
 #include <string.h>
 #include <strings.h>
 

@@ -7,7 +7,6 @@
 #include "bytes.h"
 #include "check.h"
 #include "cuckoo.h"
-#include "rdb_reader.h"
 #include "redisbloom_dump.h"
 #include "errbuf.h"
 

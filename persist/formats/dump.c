@@ -8,7 +8,6 @@
 
 #include "bytes.h"
 #include "clock.h"
-#include "errbuf.h"
 #include "bloom_layout.h"
 
 /* A frame: magic, kind, identity, number, digest of the chunks before it; the content; XXH3-128 of all that. */

@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <math.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -345,9 +344,7 @@ int filter_file_query(const struct filter_file *file, struct bloom_hash hash)
         uint64_t bit = (base >> 63 ? 0 - base : base) % bits;
         uint64_t byte = layout->big_endian ? bit / 64 * 8 + 7 - bit / 8 % 8 : bit / 8;
         unsigned char value;
-        int rc = fs_read_all(file->fs, file->fd, &value, 1, FILTERDB_HEADER_BYTES + byte);
-        if (rc != 0)
-            return rc;
+        TRY(fs_read_all(file->fs, file->fd, &value, 1, FILTERDB_HEADER_BYTES + byte));
         if (!(value >> (bit % 8) & 1))
             return 0;
     }

@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "errbuf.h"
-#include "rdb_reader.h"
 
 /* Bytes that may stand in place of a key's type. */
 enum opcode {

@@ -6,7 +6,6 @@
 
 #include "bytes.h"
 #include "crc64.h"
-#include "errbuf.h"
 
 /* The first byte of a length: its two high bits say how it continues. */
 #define FORM_6_BITS   0

@@ -1,8 +1,6 @@
 #include "redisbloom_format.h"
 
 #include "bytes.h"
-#include "errbuf.h"
-#include "rdb_reader.h"
 
 /* ---- checks of numbers that reading depends on, and of numbers that only the bytes have ---- */
 

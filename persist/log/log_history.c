@@ -6,8 +6,6 @@
 #include <string.h>
 
 #include "id_map.h"
-#include "log_payload.h"
-#include "errbuf.h"
 
 /* Filters in the order of their first records. A walk over a million, or freeing them, is several times as fast in this
  * order as in that of the map. */

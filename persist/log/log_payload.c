@@ -11,7 +11,6 @@
 #include "filterdb.h"
 #include "log_payload_internal.h"
 #include "manifest.h"
-#include "errbuf.h"
 #include "bloom_layout.h"
 
 #define BYTES_MIN_SIZE 4096

@@ -1,14 +1,12 @@
 /* Frames in their order. Segments are read whole, one at a time and thread: they are a few ten megabytes. */
 #include <errno.h>
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "alloc.h"
 #include "log_frame.h"
 #include "log_reader_internal.h"
-#include "errbuf.h"
 
 /* ---- frames ---- */
 

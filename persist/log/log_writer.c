@@ -18,7 +18,6 @@
 
 #include "bytes.h"
 #include "check.h"
-#include "errbuf.h"
 #include "alloc.h"
 #include "log_frame.h"
 

@@ -5,7 +5,6 @@
 #include <limits.h>
 #include <lz4.h>
 #include <snappy-c.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <zlib.h>
@@ -189,9 +188,7 @@ static int find_chunk(const struct data_db *data, uint64_t i, uint64_t *from_out
 {
     unsigned char offsets[16];
     bool last = i + 1 == data->nchunks;
-    int rc = fs_read_all(data->fs, data->info_fd, offsets, last ? 8 : 16, data->offsets + 8 * i);
-    if (rc != 0)
-        return rc;
+    TRY(fs_read_all(data->fs, data->info_fd, offsets, last ? 8 : 16, data->offsets + 8 * i));
     uint64_t from = be64_get(offsets), end = last ? data->size : be64_get(offsets + 8);
     if (end > data->size || from > end || end - from <= CHECKSUM || end - from > packed_max(data) + CHECKSUM)
         return damaged(err, "CompressionInfo.db", "the place of a chunk is not one of Data.db");

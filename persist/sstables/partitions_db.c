@@ -63,9 +63,7 @@ static int copy(struct partitions_db *trie, uint64_t at, unsigned char *out, siz
     while (len > 0) {
         const unsigned char *page;
         size_t begin = at % PARTITIONS_PAGE, n = PARTITIONS_PAGE - begin;
-        int rc = load_page(trie, at / PARTITIONS_PAGE, &page);
-        if (rc != 0)
-            return rc;
+        TRY(load_page(trie, at / PARTITIONS_PAGE, &page));
         n = n < len ? n : len;
         memcpy(out, page + begin, n);
         out += n;
@@ -106,9 +104,7 @@ static int read_node(struct partitions_db *trie, uint64_t at, struct node *node)
     *node = (struct node){.at = at};
     uint64_t end = trie->size - FOOTER;
     size_t n = at < end && end - at < sizeof(head) ? (size_t)(end - at) : sizeof(head);
-    int rc = copy(trie, at, head, n);
-    if (rc != 0)
-        return rc;
+    TRY(copy(trie, at, head, n));
     unsigned form = types[head[0] >> 4].form;
     node->bits = types[head[0] >> 4].bits;
     node->payload_bits = head[0] & 0x0f;
@@ -166,9 +162,7 @@ static int read_place(struct partitions_db *trie, const struct node *node, struc
         bytes -= 7;
         at++;
     }
-    int rc = read_number(trie, at, bytes, &value);
-    if (rc != 0)
-        return rc;
+    TRY(read_number(trie, at, bytes, &value));
     place->in_rows = !(value >> (8 * bytes - 1));
     place->offset = place->in_rows ? value : ~(value | (bytes < 8 ? ~UINT64_C(0) << (8 * bytes) : 0));
     return 0;
@@ -228,9 +222,7 @@ int partitions_db_next(struct partitions_db *trie, struct partition_place *place
 {
     bool found = false;
     while (trie->nsteps && !found) {
-        int rc = visit(trie, place_out, &found, err);
-        if (rc != 0)
-            return rc;
+        TRY(visit(trie, place_out, &found, err));
     }
     if (found && ++trie->found <= trie->keys)
         return SSTABLE_KEYS_ONE;
@@ -247,9 +239,7 @@ static int read_footer(struct partitions_db *trie, struct errbuf *err)
     if (trie->size < FOOTER)
         return errbuf_fail(err, SSTABLE_KEYS_DAMAGED, "Partitions.db is damaged: %" PRIu64 " bytes are too few",
                            trie->size);
-    int rc = fs_read_all(trie->fs, trie->fd, footer, FOOTER, trie->size - FOOTER);
-    if (rc != 0)
-        return rc;
+    TRY(fs_read_all(trie->fs, trie->fd, footer, FOOTER, trie->size - FOOTER));
     trie->keys = be64_get(footer + 8);
     trie->root = be64_get(footer + 16);
     if (trie->root < trie->size - FOOTER)

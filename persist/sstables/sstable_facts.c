@@ -41,9 +41,7 @@ static int read_validation(const struct fsops *fs, int fd, uint64_t at, struct s
 static int find_component(const struct fsops *fs, int fd, uint32_t type, uint64_t *at_out)
 {
     unsigned char head[8 + COMPONENTS * ENTRY];
-    int rc = fs_read_all(fs, fd, head, sizeof(head), 0);
-    if (rc != 0)
-        return rc;
+    TRY(fs_read_all(fs, fd, head, sizeof(head), 0));
     if (be32_get(head) == 0 || be32_get(head) > COMPONENTS)
         return -EINVAL;
     for (size_t begin = 4; begin <= 8; begin += 4) { /* since na, a checksum is between */

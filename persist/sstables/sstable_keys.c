@@ -8,8 +8,6 @@
 
 #include "bytes.h"
 #include "murmur.h"
-#include "sstable_files.h"
-#include "errbuf.h"
 
 /* ---- Index.db ---- */
 

@@ -24,7 +24,6 @@
 #include "cuckoo.h"
 #include "filterdb.h"
 #include "lock.h"
-#include "errbuf.h"
 
 /* ---- threads that help ---- */
 

@@ -2,12 +2,10 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "id_map.h"
-#include "errbuf.h"
 
 #define WINDOW_BYTES 65536
 #define FLUSH_BYTES  65536
@@ -203,14 +201,10 @@ int record_copy(struct record_writer *writer, int fd, uint64_t from, uint64_t to
         if (manifest_text_reserve(pending, len) != 0)
             return -ENOMEM;
         char *lines = pending->ptr + pending->len;
-        int rc = fs_read_all(writer->fs, fd, lines, len, from);
-        if (rc != 0)
-            return rc;
+        TRY(fs_read_all(writer->fs, fd, lines, len, from));
         XXH3_64bits_update(hash, lines, len);
         pending->len += keep ? len : 0;
-        rc = keep ? record_written(writer) : 0;
-        if (rc != 0)
-            return rc;
+        TRY(keep ? record_written(writer) : 0);
         from += len;
     }
     return 0;

@@ -27,7 +27,6 @@
 #include "check.h"
 #include "filterdb.h"
 #include "layer_file.h"
-#include "errbuf.h"
 
 static const unsigned char file_header[PACK_HEADER_BYTES] = "BLOOMPCK\x01";
 static const unsigned char record_magic[4] = {'B', 'P', 'R', 1};

@@ -1,7 +1,6 @@
 /* Files in `filters`: their paths, how they come and go. None is ever overwritten, renamed or written to again. */
 #include <errno.h>
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

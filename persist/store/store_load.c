@@ -1,7 +1,5 @@
 /* Loading: the entries of the index are dealt out to threads in runs; each filter is loaded by one thread. */
 #include <errno.h>
-#include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

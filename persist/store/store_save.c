@@ -3,10 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "store_internal.h"
 #include "cuckoo.h"
 #include "check.h"
-#include "manifest_file.h"
 #include "store_save.h"
 #include "errbuf.h"
 #include "lock.h"

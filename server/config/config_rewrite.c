@@ -3,7 +3,6 @@
  * read as a start would read it; it is not written unless it gives the settings in force. */
 #include <errno.h>
 #include <limits.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>

@@ -2,14 +2,12 @@
 
 #include <inttypes.h>
 #include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "bloom_pool.h"
 #include "clock.h"
 #include "half_loads.h"
-#include "lock.h"
 #include "log_text.h"
 #include "memory_use.h"
 #include "persistence.h"
@@ -384,9 +382,7 @@ static void on_signal(uv_signal_t *handle, int signum)
 int main_loop_init(struct main_loop *ml, struct server *server)
 {
     *ml = (struct main_loop){.server = server, .reload.data = server};
-    int status = uv_loop_init(&ml->loop);
-    if (status)
-        return status;
+    TRY(uv_loop_init(&ml->loop));
     server->calls.shutdown = shut_down;
     server->calls.listen_open = listen_for;
     server->calls.listen_settle = listen_now;
@@ -394,9 +390,7 @@ int main_loop_init(struct main_loop *ml, struct server *server)
     ml->settler = (struct settler){.loop = &ml->loop, .pool = server->pool};
     lock_init(&ml->lock, RANK_MAIN_LOOP);
     pthread_cond_init(&ml->done, NULL);
-    status = uv_async_init(&ml->loop, &ml->wake, on_wake);
-    if (status)
-        return status;
+    TRY(uv_async_init(&ml->loop, &ml->wake, on_wake));
     uv_signal_init(&ml->loop, &ml->sigterm);
     uv_signal_init(&ml->loop, &ml->sigint);
     uv_signal_init(&ml->loop, &ml->sighup);

@@ -79,9 +79,7 @@ static int run_first(unsigned n, struct first_work *works)
 {
     pthread_barrier_t all;
     uv_loop_t loop;
-    int status = uv_loop_init(&loop);
-    if (status)
-        return status;
+    TRY(uv_loop_init(&loop));
     pthread_barrier_init(&all, NULL, n);
     for (unsigned i = 0; i < n; i++) {
         works[i].all = &all;

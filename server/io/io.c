@@ -12,7 +12,6 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "config.h"
 #include "conn.h"
 #include "conn_tls.h"
 #include "log_text.h"

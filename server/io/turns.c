@@ -2,8 +2,6 @@
 
 #include <stdlib.h>
 
-#include "clock.h"
-
 /* Puts a connection at the end of a list, once, which `serve` works off while the loop has nothing else to do. */
 static void wait_for_idle(struct conn_link *waiting, struct conn_link *link, uv_idle_t *idle, uv_idle_cb serve)
 {

@@ -382,9 +382,7 @@ static int make_rings(struct journal *j, unsigned n)
         return -ENOMEM;
     memset(j->slots, 0, n * sizeof(*j->slots));
     for (; j->nslots < n; j->nslots++) {
-        int status = ring_create(&j->slots[j->nslots].ring, j->files.pending, j->nslots);
-        if (status)
-            return status;
+        TRY(ring_create(&j->slots[j->nslots].ring, j->files.pending, j->nslots));
         j->slots[j->nslots].ring->journal = j;
     }
     return 0;
@@ -417,11 +415,9 @@ static int make_parts(struct journal *j)
         .control = start->next_control,
     };
     j->files.dir = strdup(start->dir);
-    int status = j->files.dir ? log_pending_create(&j->files.pending, &pending) : -ENOMEM;
-    if (status)
-        return status;
+    TRY(j->files.dir ? log_pending_create(&j->files.pending, &pending) : -ENOMEM);
     controls_init(&j->changes.queue, j->files.pending, start->nrings, start->next_control);
-    status = make_rings(j, start->nrings);
+    int status = make_rings(j, start->nrings);
     if (!status)
         status = log_bytes_reserve(&j->changes.queue.record, CONTROL_SPARE);
     return status ? status : log_writer_create(&options, &j->files.writer);

@@ -1,5 +1,4 @@
 /* The log's part in saves: a new segment at the begin, the segments that must stay, and the deletion of others. */
-#include <errno.h>
 #include <inttypes.h>
 #include <string.h>
 

@@ -2,7 +2,6 @@
  * round. */
 #include "journal_internal.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>

@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include "client.h"
-#include "runner.h"
 #include "io.h"
 #include "journal.h"
 #include "log.h"

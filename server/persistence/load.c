@@ -171,9 +171,7 @@ static int load_files(struct load *load)
     };
     struct store_load_summary summary;
     int64_t start = clock_ms();
-    int status = store_load(server->persistence->store, server->pool, load->nthreads, &loader, &summary, &load->err);
-    if (status)
-        return status;
+    TRY(store_load(server->persistence->store, server->pool, load->nthreads, &loader, &summary, &load->err));
     if (atomic_load(&load->failed)) {
         errbuf_set(&load->err, "%s", strerror(-atomic_load(&load->failed)));
         return atomic_load(&load->failed);

@@ -10,8 +10,6 @@
 #include "registry_key.h"
 #include "registry_effect.h"
 #include "saver.h"
-#include "store.h"
-#include "server.h"
 
 /* ---- calls of the log thread ---- */
 
@@ -65,9 +63,7 @@ int persistence_start(struct server *server, const struct journal_start *from, s
     start.nrings = server->threads.nworkers;
     if (getrandom(&start.salt, sizeof(start.salt), 0) != (ssize_t)sizeof(start.salt))
         start.salt = (uint64_t)clock_unix_ms() * UINT64_C(0x9e3779b97f4a7c15);
-    int status = journal_create(&journal, &start, err);
-    if (status)
-        return status;
+    TRY(journal_create(&journal, &start, err));
     rcu_reader_begin(); /* CONFIG SET replaces settings, and frees the old ones, while the log is made */
     enum journal_policy policy = (enum journal_policy)server_config(server)->log.appendfsync;
     bool records = server_config(server)->log.appendonly;

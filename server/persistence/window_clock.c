@@ -10,7 +10,6 @@
 #include "bloom_window.h"
 #include "clock.h"
 #include "manifest.h"
-#include "errbuf.h"
 
 #define STEP_US 1000000 /* a step of the time of day that is worth a note */
 

@@ -8,7 +8,6 @@
 
 #include "client.h"
 #include "clock.h"
-#include "command.h"
 #include "command_timing.h"
 #include "conn.h"
 #include "dispatch_errors.h"
@@ -210,10 +209,8 @@ static struct sleeper *go_to_sleep(struct sleepers *sleepers, struct command_ctx
     struct sleeper *sleeper = calloc(1, sizeof(*sleeper));
     int64_t now_ms = clock_ms();
 
-    if (sleeper == NULL) {
-        reply_error(ctx->reply, "ERR out of memory");
-        return NULL;
-    }
+    if (sleeper == NULL)
+        return reply_error(ctx->reply, "ERR out of memory"), NULL;
     *sleeper = (struct sleeper){
         .next = *list,
         .conn = conn,

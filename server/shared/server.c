@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "notify.h"
-#include "lock.h"
 
 /* ---- settings ---- */
 

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "buf.h"
-#include "registry_key.h"
 
 static const struct registry *others(const struct sstables *sstables, unsigned database)
 {

@@ -2,8 +2,6 @@
  * sample of a tenth of a second varies too much. */
 #include "stats.h"
 
-#include <stdbool.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -8,7 +8,6 @@
 #include "acl_check.h"
 #include "bloom_filter.h"
 #include "bloom_layout.h"
-#include "bloom_state.h"
 #include "bloom_window.h"
 #include "command.h"
 #include "murmur.h"

@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include "clock.h"
-#include "tool.h"
 
 void output_begin(struct output *out, const struct tool_args *args, bool array)
 {

@@ -123,9 +123,7 @@ static int read_unix(struct server_url *url, struct slice rest, struct errbuf *e
     if (has_options) {
         if (rest.len < 4 || memcmp(rest.ptr, "db=", 3) != 0)
             return wrong(err, "'?db=' is the only option");
-        int status = read_database(url, (struct slice){rest.ptr + 3, rest.len - 3}, err);
-        if (status != 0)
-            return status;
+        TRY(read_database(url, (struct slice){rest.ptr + 3, rest.len - 3}, err));
     }
     snprintf(url->shown, sizeof(url->shown), "unix://%.*s%s%.*s", (int)path.len, path.ptr, has_options ? "?" : "",
              has_options ? (int)rest.len : 0, rest.ptr);
@@ -153,9 +151,7 @@ int server_url_read(struct server_url *url, const char *text, struct errbuf *err
         return wrong(err, "unknown scheme");
     struct slice rest = {after + 3, strlen(after + 3)}, login;
     if (split(&rest, '@', true, &login)) {
-        int status = read_login(url, login, err);
-        if (status != 0)
-            return status;
+        TRY(read_login(url, login, err));
     }
     return is_unix ? read_unix(url, rest, err) : read_tcp(url, rest, err);
 }

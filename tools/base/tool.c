@@ -5,7 +5,6 @@
 #include <inttypes.h>
 #include <limits.h>
 #include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -13,7 +12,6 @@
 #include "check.h"
 #include "fsops.h"
 #include "key_file.h"
-#include "manifest.h"
 #include "manifest_file.h"
 #include "name_code.h"
 #include "slice.h"

@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +13,6 @@
 #include "layer_file.h"
 #include "log_reader.h"
 #include "log_text.h"
-#include "manifest.h"
 #include "tool.h"
 
 int filter_checker_init(struct filter_checker *checker, const char *datadir, struct progress *progress)

@@ -1,7 +1,6 @@
 /* bloomery merge: the union of Filter.db files of equal geometry, piece by piece. */
 #include <errno.h>
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -2,12 +2,10 @@
 
 #include <errno.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
-#include "filterdb.h"
 #include "fsops.h"
 #include "new_file.h"
 #include "output.h"

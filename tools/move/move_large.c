@@ -59,15 +59,13 @@ static struct slice temporary(const struct move_filter *filter, char text[MOVE_T
 static int take_number(struct move_link *link, struct peer *peer, const char *command, int64_t *number_out)
 {
     struct resp_reply reply;
-    int status = move_reply(link, peer, &reply);
-    if (status != 0)
-        return status;
+    TRY(move_reply(link, peer, &reply));
     if (!move_is_error(&reply)) {
         *number_out = reply.nodes[0].number;
         return 0;
     }
     struct slice text = resp_reply_text(&reply, 0);
-    status = move_refused(link, peer, command, text);
+    int status = move_refused(link, peer, command, text);
     return status ? status : move_fatal(link->move, -EREMOTEIO, "%s: %.*s", command, (int)text.len, text.ptr);
 }
 
@@ -104,14 +102,12 @@ static int ask_info(struct large *large, struct move_info *info_out)
     struct move_link *link = large->link;
     struct resp_reply reply;
     PEER_PUT(&link->from, slice_of(MOVE_COMMAND(large->filter, "INFO")), move_name(large->filter));
-    int status = move_reply(link, &link->from, &reply);
-    if (status != 0)
-        return status;
+    TRY(move_reply(link, &link->from, &reply));
     int found = move_read_info(&reply, large->filter->cuckoo, info_out);
     if (found >= 0)
         return found;
     struct slice text = move_is_error(&reply) ? resp_reply_text(&reply, 0) : (struct slice){"", 0};
-    status = move_refused(link, &link->from, MOVE_COMMAND(large->filter, "INFO"), text);
+    int status = move_refused(link, &link->from, MOVE_COMMAND(large->filter, "INFO"), text);
     return status;
 }
 

@@ -5,7 +5,6 @@
  * After a lost connection the scan continues if the server is still the same process. Otherwise its cursors may be
  * invalid, and the scan starts again; the filters moved so far then agree. */
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -75,17 +74,13 @@ static int meet_server(struct scan *scan)
     char process[MOVE_PROCESS_SIZE];
     PEER_PUT(&scan->link.from, slice_of("DBSIZE"));
     PEER_PUT(&scan->link.from, slice_of("INFO"), slice_of("server"));
-    int status = move_reply(&scan->link, &scan->link.from, &reply);
-    if (status != 0)
-        return status;
+    TRY(move_reply(&scan->link, &scan->link.from, &reply));
     if (reply.nodes[0].kind == RESP_REPLY_INTEGER) {
         lock_take(&scan->move->lock);
         scan->move->totals.keys = (uint64_t)reply.nodes[0].number;
         lock_give(&scan->move->lock);
     }
-    status = move_reply(&scan->link, &scan->link.from, &reply);
-    if (status != 0)
-        return status;
+    TRY(move_reply(&scan->link, &scan->link.from, &reply));
     move_read_process(&reply, process);
     if (!process[0] || strcmp(process, scan->process) != 0) {
         drop_page(scan);
@@ -146,15 +141,11 @@ static int read_names(struct scan *scan)
 {
     struct resp_reply reply;
     put_scan(scan);
-    int status = move_reply(&scan->link, &scan->link.from, &reply);
-    if (status != 0)
-        return status;
+    TRY(move_reply(&scan->link, &scan->link.from, &reply));
     if (!move_is_error(&reply))
         return take_names(scan, &reply);
     struct slice text = resp_reply_text(&reply, 0);
-    status = move_refused(&scan->link, &scan->link.from, "SCAN", text);
-    if (status != 0)
-        return status;
+    TRY(move_refused(&scan->link, &scan->link.from, "SCAN", text));
     if (move_text_has(text, "unknown type")) { /* a server that says so has none of them */
         strcpy(scan->following, "0");
         return 0;
@@ -192,9 +183,7 @@ static int take_info(struct scan *scan, const struct resp_reply *reply)
         found = 0;
     } else if (found < 0) {
         struct slice text = move_is_error(reply) ? resp_reply_text(reply, 0) : (struct slice){"", 0};
-        int status = move_refused(&scan->link, &scan->link.from, MOVE_COMMAND(filter, "INFO"), text);
-        if (status != 0)
-            return status;
+        TRY(move_refused(&scan->link, &scan->link.from, MOVE_COMMAND(filter, "INFO"), text));
         if (move_text_has(text, "WRONGTYPE"))
             found = 0;
         else

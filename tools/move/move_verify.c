@@ -201,9 +201,7 @@ static int compare_there(struct move_link *link, struct move_filter **filters, s
                 continue;
             bool asked = iterators[i][0] >= 0 && iterators[i][1] >= 0, both = asked;
             for (int side = 0; side < 2 && asked; side++) {
-                int status = move_reply(link, side == 0 ? &link->from : &link->to, &reply[side]);
-                if (status != 0)
-                    return status;
+                TRY(move_reply(link, side == 0 ? &link->from : &link->to, &reply[side]));
                 both &= piece_of(&reply[side], &iterators[i][side], &bits[side]);
             }
             size_t common = !both ? 0 : bits[0].len < bits[1].len ? bits[0].len : bits[1].len;

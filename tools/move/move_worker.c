@@ -132,9 +132,7 @@ static int refused(struct move_link *link, const struct peer *peer, struct move_
         filter->state = FILTER_WANTED;
         return 0;
     }
-    int status = move_refused(link, peer, is_from ? "DUMP" : "RESTORE", text);
-    if (status != 0)
-        return status;
+    TRY(move_refused(link, peer, is_from ? "DUMP" : "RESTORE", text));
     if (move_text_has(text, "BUSYKEY")) /* perhaps by late requests of an earlier run */
         filter->state = FILTER_NEW;
     else if (!is_from && filter->whole && link->limit > 0) /* it names no reason */

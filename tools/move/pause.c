@@ -96,9 +96,7 @@ static void stop_renewing(struct pause *pause)
 static int check_rights(struct pause *pause, struct errbuf *err)
 {
     struct resp_reply reply;
-    int status = ASK(pause, &reply, err, slice_of("CONFIG"), slice_of("GET"), slice_of(SETTING));
-    if (status != 0)
-        return status;
+    TRY(ASK(pause, &reply, err, slice_of("CONFIG"), slice_of("GET"), slice_of(SETTING)));
     pause->has_setting = reply.count >= 3;
     if (!pause->has_setting)
         return 0;
@@ -107,7 +105,7 @@ static int check_rights(struct pause *pause, struct errbuf *err)
             err, -EACCES,
             "the source, %s, is read-only already, perhaps by an earlier move with --pause: move without it",
             pause->options->from->shown);
-    status = ASK(pause, &reply, err, slice_of("CONFIG"), slice_of("SET"), slice_of(SETTING), slice_of("no"));
+    int status = ASK(pause, &reply, err, slice_of("CONFIG"), slice_of("SET"), slice_of(SETTING), slice_of("no"));
     return status ? status
                   : ASK(pause, &reply, err, slice_of("CLIENT"), slice_of("KILL"), slice_of("ID"), slice_of(NO_CLIENT));
 }

@@ -1,7 +1,6 @@
 /* bloomery find: which SSTables of a directory, or filters of a server, may hold these partition keys, by their filters
  * alone. An SSTable without a readable filter is not ruled out: databases would read it, too. */
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -4,7 +4,6 @@
 #include "acl_user.h"
 
 #include <ctype.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

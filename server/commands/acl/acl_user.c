@@ -2,14 +2,12 @@
 
 #include <ctype.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include <nettle/memops.h>
 #include <nettle/sha2.h>
 #include <nettle/version.h>
 
 #include "bytes.h"
-#include "glob_match.h"
 
 bool acl_name_is_good(struct slice name)
 {

@@ -1,5 +1,4 @@
 /* ACL: categories, the log and users. */
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -420,10 +419,10 @@ static bool has_file(struct command_ctx *ctx)
 {
     if (server_config(ctx->server)->users.aclfile[0])
         return true;
-    reply_error(ctx->reply, "ERR This Redis instance is not configured to use an ACL file. You may want to specify "
-                            "users via the ACL SETUSER command and then issue a CONFIG REWRITE (assuming you have a "
-                            "Redis configuration file set) in order to store users in the Redis configuration.");
-    return false;
+    return reply_error(ctx->reply,
+                       "ERR This Redis instance is not configured to use an ACL file. You may want to specify "
+                       "users via the ACL SETUSER command and then issue a CONFIG REWRITE (assuming you have a "
+                       "Redis configuration file set) in order to store users in the Redis configuration.");
 }
 
 /* A copy of the settings, so that no reader's section is held open over the work on the file. */

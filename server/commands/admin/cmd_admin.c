@@ -49,14 +49,10 @@ void cmd_failover(struct command_ctx *ctx)
 /* Reads the timeout of WAIT and WAITAOF. False after an error reply. */
 static bool read_timeout(struct command_ctx *ctx, size_t i, int64_t *ms_out)
 {
-    if (!slice_to_int64(command_arg(ctx, i), ms_out)) {
-        reply_error(ctx->reply, "ERR timeout is not an integer or out of range");
-        return false;
-    }
-    if (*ms_out < 0) {
-        reply_error(ctx->reply, "ERR timeout is negative");
-        return false;
-    }
+    if (!slice_to_int64(command_arg(ctx, i), ms_out))
+        return reply_error(ctx->reply, "ERR timeout is not an integer or out of range");
+    if (*ms_out < 0)
+        return reply_error(ctx->reply, "ERR timeout is negative");
     if (*ms_out == 0)
         *ms_out = SLEEP_FOR_EVER;
     return true;

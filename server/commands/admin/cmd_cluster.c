@@ -23,8 +23,7 @@ static bool has_cluster(struct command_ctx *ctx)
 {
     if (server_config(ctx->server)->cluster.emulation)
         return true;
-    reply_error(ctx->reply, "ERR This instance has cluster support disabled");
-    return false;
+    return reply_error(ctx->reply, "ERR This instance has cluster support disabled");
 }
 
 /* ---- the node's address ---- */
@@ -284,8 +283,7 @@ static bool read_integer(struct command_ctx *ctx, size_t i, int64_t *value_out)
 {
     if (slice_to_int64(command_arg(ctx, i), value_out))
         return true;
-    reply_error(ctx->reply, "ERR value is not an integer or out of range");
-    return false;
+    return reply_error(ctx->reply, "ERR value is not an integer or out of range");
 }
 
 void cmd_cluster_countkeysinslot(struct command_ctx *ctx)

@@ -416,18 +416,12 @@ static const struct command *getkeys_row(struct command_ctx *ctx)
 {
     const struct command *row = command_find_called(ctx->args, 2);
 
-    if (row == NULL) {
-        reply_error(ctx->reply, "ERR Invalid command specified");
-        return NULL;
-    }
-    if (row->first_key == 0 || row->flags & CMD_PUBSUB) {
-        reply_error(ctx->reply, "ERR The command has no key arguments");
-        return NULL;
-    }
-    if (!command_arity_fits(row, command_argc(ctx) - 2)) {
-        reply_error(ctx->reply, "ERR Invalid number of arguments specified for command");
-        return NULL;
-    }
+    if (row == NULL)
+        return reply_error(ctx->reply, "ERR Invalid command specified"), NULL;
+    if (row->first_key == 0 || row->flags & CMD_PUBSUB)
+        return reply_error(ctx->reply, "ERR The command has no key arguments"), NULL;
+    if (!command_arity_fits(row, command_argc(ctx) - 2))
+        return reply_error(ctx->reply, "ERR Invalid number of arguments specified for command"), NULL;
     return row;
 }
 

@@ -81,18 +81,14 @@ static bool names_are_good(struct command_ctx *ctx)
         struct slice name = command_arg(ctx, i);
         const struct config_row *row = config_find(name);
 
-        if (row == NULL || row->flags & CONFIG_HIDDEN) {
-            reply_errorf(ctx->reply, "ERR Unknown option or number of arguments for CONFIG SET - '%.*s'",
-                         slice_shown(name), name.ptr);
-            return false;
-        }
+        if (row == NULL || row->flags & CONFIG_HIDDEN)
+            return reply_errorf(ctx->reply, "ERR Unknown option or number of arguments for CONFIG SET - '%.*s'",
+                                slice_shown(name), name.ptr);
         for (size_t j = 2; j < i; j += 2) {
-            if (config_find(command_arg(ctx, j)) == row) {
-                reply_errorf(ctx->reply,
-                             "ERR CONFIG SET failed (possibly related to argument '%s') - duplicate parameter",
-                             row->name);
-                return false;
-            }
+            if (config_find(command_arg(ctx, j)) == row)
+                return reply_errorf(ctx->reply,
+                                    "ERR CONFIG SET failed (possibly related to argument '%s') - duplicate parameter",
+                                    row->name);
         }
     }
     return true;
@@ -142,13 +138,12 @@ static bool allow_clients(const struct change *change, const struct config *cfg)
     if (cfg->network.maxclients == server_config(server)->network.maxclients)
         return true;
     clients = descriptors_for_clients(cfg->network.maxclients, server->threads.nworkers);
-    if (clients < cfg->network.maxclients) {
-        reply_errorf(change->reply,
-                     "ERR CONFIG SET failed (possibly related to argument 'maxclients') - The operating system is not "
-                     "able to handle the specified number of clients, try with %lld",
-                     (long long)clients);
-        return false;
-    }
+    if (clients < cfg->network.maxclients)
+        return reply_errorf(
+            change->reply,
+            "ERR CONFIG SET failed (possibly related to argument 'maxclients') - The operating system is not "
+            "able to handle the specified number of clients, try with %lld",
+            (long long)clients);
     atomic_store(&server->clients.max, clients);
     return true;
 }
@@ -273,9 +268,8 @@ static bool prepare(const struct change *change, struct files *files)
     if (status == 0)
         return true;
     drop_files(files);
-    reply_errorf(change->reply, "ERR CONFIG SET failed (possibly related to argument '%s') - %s",
-                 first_with(flags, change->words, change->n)->name, err.text);
-    return false;
+    return reply_errorf(change->reply, "ERR CONFIG SET failed (possibly related to argument '%s') - %s",
+                        first_with(flags, change->words, change->n)->name, err.text);
 }
 
 static void settle_sockets(const struct change *change)

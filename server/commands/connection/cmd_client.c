@@ -83,21 +83,15 @@ static bool pause_arguments(struct command_ctx *ctx, int64_t *timeout_ms_out, en
         return false;
     }
     if (command_argc(ctx) == 4) {
-        if (slice_is(command_arg(ctx, 3), "WRITE")) {
+        if (slice_is(command_arg(ctx, 3), "WRITE"))
             *pause_out = PAUSE_WRITES;
-        } else if (!slice_is(command_arg(ctx, 3), "ALL")) {
-            reply_error(ctx->reply, "ERR CLIENT PAUSE mode must be WRITE or ALL");
-            return false;
-        }
+        else if (!slice_is(command_arg(ctx, 3), "ALL"))
+            return reply_error(ctx->reply, "ERR CLIENT PAUSE mode must be WRITE or ALL");
     }
-    if (!slice_to_int64(command_arg(ctx, 2), timeout_ms_out) || *timeout_ms_out > INT64_MAX / 2) {
-        reply_error(ctx->reply, "ERR timeout is not an integer or out of range");
-        return false;
-    }
-    if (*timeout_ms_out < 0) {
-        reply_error(ctx->reply, "ERR timeout is negative");
-        return false;
-    }
+    if (!slice_to_int64(command_arg(ctx, 2), timeout_ms_out) || *timeout_ms_out > INT64_MAX / 2)
+        return reply_error(ctx->reply, "ERR timeout is not an integer or out of range");
+    if (*timeout_ms_out < 0)
+        return reply_error(ctx->reply, "ERR timeout is negative");
     return true;
 }
 
@@ -263,10 +257,8 @@ static bool read_ids(struct command_ctx *ctx, size_t first, struct client_list *
     for (size_t i = first; i < command_argc(ctx); i++) { /* 0 and negative ids belong to no client, as in Redis */
         int64_t id;
 
-        if (!slice_to_int64(command_arg(ctx, i), &id)) {
-            reply_error(ctx->reply, "ERR Invalid client ID");
-            return false;
-        }
+        if (!slice_to_int64(command_arg(ctx, i), &id))
+            return reply_error(ctx->reply, "ERR Invalid client ID");
         list->ids[list->nids++] = (uint64_t)id;
     }
     qsort(list->ids, list->nids, sizeof(list->ids[0]), compare_ids);
@@ -408,20 +400,14 @@ static bool kill_option(struct command_ctx *ctx, struct kill *kill, struct slice
 {
     int64_t number;
     if (slice_is(option, "ID")) {
-        if (!slice_to_int64(value, &number) || number < 1) {
-            reply_error(ctx->reply, "ERR client-id should be greater than 0");
-            return false;
-        }
+        if (!slice_to_int64(value, &number) || number < 1)
+            return reply_error(ctx->reply, "ERR client-id should be greater than 0");
         kill->id = (uint64_t)number;
     } else if (slice_is(option, "MAXAGE")) {
-        if (!slice_to_int64(value, &kill->age_s)) {
-            reply_error(ctx->reply, "ERR maxage is not an integer or out of range");
-            return false;
-        }
-        if (kill->age_s <= 0) {
-            reply_error(ctx->reply, "ERR maxage should be greater than 0");
-            return false;
-        }
+        if (!slice_to_int64(value, &kill->age_s))
+            return reply_error(ctx->reply, "ERR maxage is not an integer or out of range");
+        if (kill->age_s <= 0)
+            return reply_error(ctx->reply, "ERR maxage should be greater than 0");
     } else if (slice_is(option, "TYPE")) {
         return client_type(ctx, value, &kill->type);
     } else if (slice_is(option, "ADDR")) {
@@ -430,17 +416,14 @@ static bool kill_option(struct command_ctx *ctx, struct kill *kill, struct slice
         kill_addr(kill->laddr, sizeof(kill->laddr), value);
     } else if (slice_is(option, "USER")) {
         struct acl_user *user = acl_get(ctx->server->acl, value);
-        if (!user) {
-            reply_errorf(ctx->reply, "ERR No such user '%.*s'", slice_shown(value), value.len ? value.ptr : "");
-            return false;
-        }
+        if (!user)
+            return reply_errorf(ctx->reply, "ERR No such user '%.*s'", slice_shown(value), value.len ? value.ptr : "");
         acl_user_unref(user);
         *user_out = value;
     } else if (slice_is(option, "SKIPME") && (slice_is(value, "yes") || slice_is(value, "no"))) {
         kill->skip_self = slice_is(value, "yes");
     } else {
-        reply_error(ctx->reply, "ERR syntax error");
-        return false;
+        return reply_error(ctx->reply, "ERR syntax error");
     }
     return true;
 }

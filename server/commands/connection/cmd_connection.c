@@ -47,8 +47,7 @@ static bool authenticate(struct command_ctx *ctx, struct slice user, struct slic
 
     if (!known) {
         acl_note_denied(ctx->server, ctx->session, ACL_DENIED_AUTH, command_arg(ctx, 0), user);
-        reply_error(ctx->reply, "WRONGPASS invalid username-password pair or user is disabled.");
-        return false;
+        return reply_error(ctx->reply, "WRONGPASS invalid username-password pair or user is disabled.");
     }
     acl_login(ctx->server, ctx->session, known);
     atomic_store_explicit(&ctx->session->acl.authenticated, true, memory_order_relaxed);
@@ -84,11 +83,9 @@ static bool text_is_good(struct command_ctx *ctx, struct slice value, const char
     case SESSION_TEXT_GOOD:
         return true;
     case SESSION_TEXT_BYTES:
-        reply_errorf(ctx->reply, "ERR %s cannot contain spaces, newlines or special characters.", what);
-        return false;
+        return reply_errorf(ctx->reply, "ERR %s cannot contain spaces, newlines or special characters.", what);
     case SESSION_TEXT_LONG:
-        reply_errorf(ctx->reply, "ERR %s cannot be longer than %d bytes.", what, SESSION_MAX_TEXT);
-        return false;
+        return reply_errorf(ctx->reply, "ERR %s cannot be longer than %d bytes.", what, SESSION_MAX_TEXT);
     }
     return false;
 }
@@ -99,8 +96,7 @@ bool session_set_text(struct command_ctx *ctx, enum session_text which, struct s
         return false;
     if (session_set(ctx->server->clients.sessions, ctx->session, which, value) == 0)
         return true;
-    reply_error(ctx->reply, "ERR out of memory");
-    return false;
+    return reply_error(ctx->reply, "ERR out of memory");
 }
 
 #define NAMES "Client names"
@@ -121,14 +117,10 @@ static bool hello_parse(struct command_ctx *ctx, struct hello *hello)
     *hello = (struct hello){.version = 0};
     if (argc == 1)
         return true;
-    if (!slice_to_int64(command_arg(ctx, 1), &hello->version)) {
-        reply_error(ctx->reply, "ERR Protocol version is not an integer or out of range");
-        return false;
-    }
-    if (hello->version != 2 && hello->version != 3) {
-        reply_error(ctx->reply, "NOPROTO unsupported protocol version");
-        return false;
-    }
+    if (!slice_to_int64(command_arg(ctx, 1), &hello->version))
+        return reply_error(ctx->reply, "ERR Protocol version is not an integer or out of range");
+    if (hello->version != 2 && hello->version != 3)
+        return reply_error(ctx->reply, "NOPROTO unsupported protocol version");
     for (size_t i = 2; i < argc; i++) {
         struct slice option = command_arg(ctx, i);
 
@@ -142,8 +134,7 @@ static bool hello_parse(struct command_ctx *ctx, struct hello *hello)
             if (!text_is_good(ctx, hello->name, NAMES)) /* before anything is changed */
                 return false;
         } else {
-            reply_errorf(ctx->reply, "ERR Syntax error in HELLO option '%.*s'", slice_shown(option), option.ptr);
-            return false;
+            return reply_errorf(ctx->reply, "ERR Syntax error in HELLO option '%.*s'", slice_shown(option), option.ptr);
         }
     }
     return true;

@@ -152,10 +152,8 @@ static struct bloom_filter *bf_filter_for_add(struct bf_call *call)
         return NULL;
     }
     struct bf_defaults defaults = bf_defaults_of(call->server);
-    if (defaults.keyed && !defaults.key) {
-        reply_error(call->reply, BF_NEW_NO_KEY);
-        return NULL;
-    }
+    if (defaults.keyed && !defaults.key)
+        return reply_error(call->reply, BF_NEW_NO_KEY), NULL;
     bf_draw_seed(&defaults.params, defaults.fresh_seed);
     if (!bf_create(call, &defaults.params, 0, &existed))
         return NULL;

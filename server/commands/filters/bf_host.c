@@ -10,7 +10,6 @@
 #include "cuckoo_dump.h"
 #include "host.h"
 #include "registry.h"
-#include "server.h"
 #include "sstables.h"
 #include "valkey_format.h"
 

@@ -199,20 +199,14 @@ static bool begin_insert(struct command_ctx *ctx, const struct bf_args *args, st
     struct bf_insert insert;
     struct errbuf error;
     bool existed;
-    if (!bf_read_insert(args, &defaults, &insert, &error)) {
-        reply_error(ctx->reply, error.text);
-        return false;
-    }
+    if (!bf_read_insert(args, &defaults, &insert, &error))
+        return reply_error(ctx->reply, error.text);
     if (call->entry)
         return true;
-    if (insert.no_create || (!insert.sized && !server_config(ctx->server)->filters.auto_create)) {
-        reply_error(ctx->reply, BF_NOT_FOUND);
-        return false;
-    }
-    if (insert.refused) {
-        reply_error(ctx->reply, insert.refused);
-        return false;
-    }
+    if (insert.no_create || (!insert.sized && !server_config(ctx->server)->filters.auto_create))
+        return reply_error(ctx->reply, BF_NOT_FOUND);
+    if (insert.refused)
+        return reply_error(ctx->reply, insert.refused);
     if (insert.keyed && !insert.params.key) {
         bf_wait_for_first_key(ctx);
         return false;

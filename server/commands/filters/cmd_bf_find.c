@@ -36,10 +36,8 @@ static struct find_job *begin(struct command_job *job)
     struct bf_args words = bf_args_of_job(job->data, "bf.find");
     struct bf_find request;
     struct errbuf error;
-    if (!data) {
-        reply_error(&job->reply, "ERR out of memory");
-        return NULL;
-    }
+    if (!data)
+        return reply_error(&job->reply, "ERR out of memory"), NULL;
     data->args = job->data;
     job->data = data;
     job->discard = discard;
@@ -89,8 +87,8 @@ static bool patterns_fit(struct command_ctx *ctx, const struct bf_args *args, co
         struct slice word = bf_arg(args, request->first_name + i);
         if (word.len <= GLOB_COMPILED_MAX || glob_is_literal(word))
             continue;
-        reply_errorf(ctx->reply, "ERR the pattern has %zu bytes; at most %d are allowed", word.len, GLOB_COMPILED_MAX);
-        return false;
+        return reply_errorf(ctx->reply, "ERR the pattern has %zu bytes; at most %d are allowed", word.len,
+                            GLOB_COMPILED_MAX);
     }
     return true;
 }

@@ -45,11 +45,9 @@ static bool open_file(struct import *import)
     struct errbuf err = {""};
     int fd;
     if (given.len ? filterdb_variant_parse(given.ptr, given.len, &variant) != FILTERDB_OK
-                  : filterdb_variant_from_path(import->path, &variant, &err) != FILTERDB_OK) {
-        reply_errorf(&import->job->reply, "ERR %s; use VARIANT for a file with another name",
-                     given.len ? "the variant must be na, me or ka" : err.text);
-        return false;
-    }
+                  : filterdb_variant_from_path(import->path, &variant, &err) != FILTERDB_OK)
+        return reply_errorf(&import->job->reply, "ERR %s; use VARIANT for a file with another name",
+                            given.len ? "the variant must be na, me or ka" : err.text);
     int rc = fs_open_beneath(directory, import->path, &fd);
     if (rc != 0) {
         refuse(import, refusal(rc));

@@ -38,10 +38,8 @@ static bool find(void *ctx, size_t i, struct bloom_filter **filter_out)
     bool replied;
     merge->entries[i] = content_pin(merge->job, merge->args->argv[i], &replied);
     *filter_out = merge->entries[i] ? entry_filter(merge->entries[i]) : NULL;
-    if (*filter_out && entry_is_cuckoo(merge->entries[i])) {
-        reply_error(&merge->job->reply, BF_WRONG_TYPE);
-        return false;
-    }
+    if (*filter_out && entry_is_cuckoo(merge->entries[i]))
+        return reply_error(&merge->job->reply, BF_WRONG_TYPE);
     return !replied;
 }
 

@@ -95,10 +95,8 @@ static struct bloom_filter *create(struct bf_call *call, const struct cuckoo_num
     struct bloom_shape shape;
     struct errbuf err = {""};
     *existed_out = false;
-    if (cuckoo_plan(numbers, &params, &shape, &err) != BLOOM_OK) {
-        reply_errorf(call->reply, CF_NO_MEMORY, err.text);
-        return NULL;
-    }
+    if (cuckoo_plan(numbers, &params, &shape, &err) != BLOOM_OK)
+        return reply_errorf(call->reply, CF_NO_MEMORY, err.text), NULL;
     if (!bf_create_shaped(call, &params, &shape, existed_out))
         return NULL;
     return cf_existing(call); /* or it was deleted a moment ago */
@@ -295,10 +293,8 @@ static struct bloom_filter *begin_insert(struct command_ctx *ctx, const struct b
     struct cuckoo_numbers defaults = cf_defaults_of(ctx->server);
     struct cf_insert insert;
     struct errbuf error;
-    if (!cf_read_insert(args, &defaults, &insert, &error)) {
-        reply_error(ctx->reply, error.text);
-        return NULL;
-    }
+    if (!cf_read_insert(args, &defaults, &insert, &error))
+        return reply_error(ctx->reply, error.text), NULL;
     if (insert.numbers.keyed && !insert.numbers.key && !insert.no_create) {
         enum cf_found found;
         if (!cf_look(call, &found) && found == CF_IS_NONE) {
@@ -307,10 +303,8 @@ static struct bloom_filter *begin_insert(struct command_ctx *ctx, const struct b
         }
     }
     struct bloom_filter *filter = for_add(call, &insert.numbers, !insert.no_create);
-    if (filter && is_closed(call, filter)) {
-        reply_error(ctx->reply, CF_MANY_LAYERS);
-        return NULL;
-    }
+    if (filter && is_closed(call, filter))
+        return reply_error(ctx->reply, CF_MANY_LAYERS), NULL;
     return filter;
 }
 

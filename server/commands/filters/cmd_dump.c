@@ -122,14 +122,10 @@ struct restore {
 static bool option_integer(struct command_job *job, struct slice value, int64_t min, int64_t max, const char *error,
                            int64_t *value_out)
 {
-    if (!slice_to_int64(value, value_out)) {
-        reply_error(&job->reply, "ERR value is not an integer or out of range");
-        return false;
-    }
-    if (*value_out < min || *value_out > max) {
-        reply_error(&job->reply, error);
-        return false;
-    }
+    if (!slice_to_int64(value, value_out))
+        return reply_error(&job->reply, "ERR value is not an integer or out of range");
+    if (*value_out < min || *value_out > max)
+        return reply_error(&job->reply, error);
     return true;
 }
 
@@ -154,8 +150,7 @@ static bool restore_options(struct command_job *job, const struct job_args *args
                                 &ignored))
                 return false;
         } else {
-            reply_error(&job->reply, "ERR syntax error");
-            return false;
+            return reply_error(&job->reply, "ERR syntax error");
         }
     }
     return true;
@@ -301,14 +296,11 @@ static bool copy_options(struct command_job *job, const struct job_args *args, b
             if (!read_database(&job->reply, args->argv[++i], NULL, &db) ||
                 !database_exists(job->server, &job->reply, db))
                 return false;
-            if (db != 0 && server_config(job->server)->cluster.emulation) {
-                reply_error(&job->reply, "ERR Copying to another database is not allowed in cluster mode");
-                return false;
-            }
+            if (db != 0 && server_config(job->server)->cluster.emulation)
+                return reply_error(&job->reply, "ERR Copying to another database is not allowed in cluster mode");
             *database_out = registry_database(job->server->registry, (unsigned)db);
         } else {
-            reply_error(&job->reply, "ERR syntax error");
-            return false;
+            return reply_error(&job->reply, "ERR syntax error");
         }
     }
     return true;

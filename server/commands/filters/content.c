@@ -286,8 +286,8 @@ bool content_large_begin(struct command_job *job, uint64_t bytes)
         atomic_fetch_add_explicit(&job->server->clients.large_jobs, 1, memory_order_relaxed) < CONTENT_LARGE_JOBS)
         return true;
     content_large_end(job, bytes);
-    reply_errorf(&job->reply, "TRYAGAIN %d large filters are being merged or copied already", CONTENT_LARGE_JOBS);
-    return false;
+    return reply_errorf(&job->reply, "TRYAGAIN %d large filters are being merged or copied already",
+                        CONTENT_LARGE_JOBS);
 }
 
 void content_large_end(struct command_job *job, uint64_t bytes)

@@ -1,7 +1,6 @@
 /* Commands on names: those that Redis has for keys of any type, times to live, and
  * databases. */
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -223,18 +222,13 @@ static bool read_conditions(struct command_ctx *ctx, unsigned *conditions_out)
         } else if (slice_is(word, "LT")) {
             conditions |= REGISTRY_EXPIRE_LT;
         } else {
-            reply_errorf(ctx->reply, "ERR Unsupported option %.*s", slice_shown(word), word.ptr);
-            return false;
+            return reply_errorf(ctx->reply, "ERR Unsupported option %.*s", slice_shown(word), word.ptr);
         }
     }
-    if ((conditions & REGISTRY_EXPIRE_NX) && conditions != REGISTRY_EXPIRE_NX) {
-        reply_error(ctx->reply, "ERR NX and XX, GT or LT options at the same time are not compatible");
-        return false;
-    }
-    if ((conditions & REGISTRY_EXPIRE_GT) && (conditions & REGISTRY_EXPIRE_LT)) {
-        reply_error(ctx->reply, "ERR GT and LT options at the same time are not compatible");
-        return false;
-    }
+    if ((conditions & REGISTRY_EXPIRE_NX) && conditions != REGISTRY_EXPIRE_NX)
+        return reply_error(ctx->reply, "ERR NX and XX, GT or LT options at the same time are not compatible");
+    if ((conditions & REGISTRY_EXPIRE_GT) && (conditions & REGISTRY_EXPIRE_LT))
+        return reply_error(ctx->reply, "ERR GT and LT options at the same time are not compatible");
     *conditions_out = conditions;
     return true;
 }
@@ -253,7 +247,7 @@ static bool to_time(int64_t value, int64_t unit_ms, int64_t base_ms, int64_t *ex
 
 static void expire(struct command_ctx *ctx, int64_t unit_ms, int64_t base_ms)
 {
-    unsigned conditions;
+    unsigned conditions = 0;
     int64_t value, expires_ms;
     if (!read_conditions(ctx, &conditions))
         return;
@@ -353,8 +347,7 @@ bool database_exists(const struct server *server, struct reply *reply, int64_t n
 {
     if (number >= 0 && number < (int64_t)server_config(server)->data.databases)
         return true;
-    reply_error(reply, OUT_OF_RANGE);
-    return false;
+    return reply_error(reply, OUT_OF_RANGE);
 }
 
 /* Whether a cluster refuses the command; true after an error reply. */

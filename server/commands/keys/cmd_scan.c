@@ -32,8 +32,8 @@ static bool pattern_fits(struct command_ctx *ctx, struct slice pattern)
 {
     if (pattern.len <= GLOB_COMPILED_MAX)
         return true;
-    reply_errorf(ctx->reply, "ERR the pattern has %zu bytes; at most %d are allowed", pattern.len, GLOB_COMPILED_MAX);
-    return false;
+    return reply_errorf(ctx->reply, "ERR the pattern has %zu bytes; at most %d are allowed", pattern.len,
+                        GLOB_COMPILED_MAX);
 }
 
 /* The literal beginning of a pattern, which all of its matches have. */
@@ -109,14 +109,10 @@ static const char *type_of(struct slice word)
 
 static bool scan_count(struct command_ctx *ctx, struct slice value, int64_t *count_out)
 {
-    if (!slice_to_int64(value, count_out)) {
-        reply_error(ctx->reply, "ERR value is not an integer or out of range");
-        return false;
-    }
-    if (*count_out < 1) {
-        reply_error(ctx->reply, "ERR syntax error");
-        return false;
-    }
+    if (!slice_to_int64(value, count_out))
+        return reply_error(ctx->reply, "ERR value is not an integer or out of range");
+    if (*count_out < 1)
+        return reply_error(ctx->reply, "ERR syntax error");
     return true;
 }
 
@@ -124,10 +120,8 @@ static bool scan_options(struct command_ctx *ctx, struct scan_options *options)
 {
     for (size_t i = 2; i < command_argc(ctx); i += 2) {
         struct slice word = command_arg(ctx, i);
-        if (i + 1 == command_argc(ctx)) {
-            reply_error(ctx->reply, "ERR syntax error");
-            return false;
-        }
+        if (i + 1 == command_argc(ctx))
+            return reply_error(ctx->reply, "ERR syntax error");
         struct slice value = command_arg(ctx, i + 1);
         if (slice_is(word, "MATCH")) {
             if (!pattern_fits(ctx, value))
@@ -139,8 +133,7 @@ static bool scan_options(struct command_ctx *ctx, struct scan_options *options)
             if (!scan_count(ctx, value, &options->count))
                 return false;
         } else {
-            reply_error(ctx->reply, "ERR syntax error");
-            return false;
+            return reply_error(ctx->reply, "ERR syntax error");
         }
     }
     return true;

@@ -249,7 +249,10 @@ static void write_random_text(struct reply *r, FILE *expected)
         if (random_bytes[i] == '\0')
             random_bytes[i] = '\r';
     random_bytes[len < sizeof(random_bytes) ? len : len - 1] = '\0';
-    (error ? reply_error : reply_status)(r, random_bytes);
+    if (error)
+        reply_error(r, random_bytes);
+    else
+        reply_status(r, random_bytes);
     fputc(error ? '-' : '+', expected);
     for (const unsigned char *p = (const unsigned char *)random_bytes; *p != '\0'; p++)
         fputc(*p < 0x20 || *p == 0x7f ? ' ' : *p, expected);

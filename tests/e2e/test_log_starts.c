@@ -331,54 +331,6 @@ DAEMON_TEST(daemon_under_test, log_starts, a_signal_ends_it_when_saves_fail_and_
     expect(client, "[:1,:1]", "BF.MEXISTS f x y");
 }
 
-/* ---- a directory that 0.3.2 has left at a kill ---- */
-
-static void expect_twenty(redisContext *client, const char *command, const char *name, const char *what, int from)
-{
-    for (int i = from; i < 20; i++)
-        expect(client, ":1", "%s %s %s:%d", command, name, what, i);
-}
-
-/* Its last save, the log after it, and records that are in its file of pending records only. */
-DAEMON_TEST(daemon_under_test, log_starts,
-            a_directory_of_an_earlier_version_that_was_killed_is_read_with_its_pending_records)
-{
-    static const char *const bloom[] = {"plain", "files", "secret", "recent", "last", "redisbloom"};
-    char output[4096];
-    daemon_prepare(&daemon_under_test);
-    cr_assert_eq(program_run(output, sizeof(output),
-                             "tar -C %s -xzf '" BLOOMERY_GOLDEN_DIR "/directories/0.3.2-killed.tar.gz'",
-                             daemon_under_test.dir),
-                 0, "%s", output);
-    program_expect(output, sizeof(output), 0, "421 adds and 7 control records",
-                   "'" BLOOMERY_TOOL_PATH "' check %s 2>&1", daemon_under_test.data);
-    redisContext *client = client_start(&daemon_under_test, NULL);
-    for (int again = 0; again < 2; again++) {
-        for (size_t i = 0; i < sizeof(bloom) / sizeof(*bloom); i++) {
-            expect_twenty(client, "BF.EXISTS", bloom[i], "saved", 0);
-            expect_twenty(client, "BF.EXISTS", bloom[i], "logged", 0);
-            expect_twenty(client, "BF.EXISTS", bloom[i], "pending", 0);
-            expect(client, i == 0 ? ":260" : ":60", "BF.CARD %s", bloom[i]);
-        }
-        expect_twenty(client, "BF.EXISTS", "new", "pending", 0);
-        expect_twenty(client, "BF.EXISTS", "window2", "pending", 0);
-        expect_twenty(client, "CF.EXISTS", "deck2", "pending", 0);
-        for (int i = 0; i < 200; i++)
-            expect(client, ":1", "BF.EXISTS plain grown:%d", i);
-        expect_twenty(client, "CF.EXISTS", "deck", "saved", 1);
-        expect_twenty(client, "CF.EXISTS", "deck", "logged", 1);
-        expect_twenty(client, "CF.EXISTS", "deck", "pending", 0);
-        expect_twenty(client, "CF.EXISTS", "rate", "saved", 1);
-        expect_twenty(client, "CF.EXISTS", "rate", "pending", 0);
-        expect(client, "[:0,:0]", "CF.MEXISTS deck saved:0 logged:0");
-        expect(client, ":0", "EXISTS gone theirs");
-        expect(client, "+OK", "SELECT 3");
-        expect(client, ":1", "BF.EXISTS other x");
-        client = again ? client : client_after_kill(client, &daemon_under_test, NULL);
-    }
-    redisFree(client);
-}
-
 /* ---- what the file of pending records proves ---- */
 
 /* Frames that are on the disk, before records that are not: then the process is killed. */

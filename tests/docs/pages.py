@@ -16,11 +16,11 @@ More words behind the language:
 
   file=NAME     the block becomes this file of the page's directory; it is not run
   run-by=PATH   the block is run by this test of the repository instead, which must exist
-  needs=NAME    libcurl, nginx-lua, postgresql, redigo: without it the block is skipped, and so are blocks of the page that need it, too
+  needs=NAME    libcurl, nginx-lua, node-redis, postgresql, redigo: without it the block is skipped, and so are blocks of the page that need it, too
   exit=N        the last command ends with this status
 
 A page's port is another than 6379, and its metrics-port another than 9379: the numbers are replaced in commands and in what
-is expected; so is the directory of the installed readers. `old:6379` and `new:6379` are two more daemons. `bloomeryd` in a page starts a daemon in the background, in
+is expected; so is the directory of the installed readers. `examples` is the repository's, and BLOOMERY_URL the page's daemon. `old:6379` and `new:6379` are two more daemons. `bloomeryd` in a page starts a daemon in the background, in
 place of the page's own one. Variables: BLOOMERY_DAEMON, BLOOMERY_TOOL, BLOOMERY_SOURCE, BLOOMERY_NODE_MODULES."""
 import glob
 import os
@@ -83,7 +83,14 @@ def redigo():
     return None if there else "golang-go and golang-github-gomodule-redigo-dev"
 
 
-NEEDS = {"libcurl": libcurl, "nginx-lua": nginx_lua, "postgresql": postgresql, "redigo": redigo}
+NODE_LIBRARIES = "/usr/share/nodejs"
+
+
+def node_redis():
+    return None if shutil.which("node") and os.path.exists(f"{NODE_LIBRARIES}/redis") else "node-redis"
+
+
+NEEDS = {"libcurl": libcurl, "nginx-lua": nginx_lua, "node-redis": node_redis, "postgresql": postgresql, "redigo": redigo}
 
 
 class Postgres:
@@ -125,6 +132,7 @@ class Page:
         self.bin = os.path.join(self.directory, ".bin")
         self.library = os.path.join(self.directory, ".library")  # the build's may have a space in its path
         os.symlink(LIBRARY, self.library)
+        os.symlink(os.path.join(SOURCE, "examples"), os.path.join(self.directory, "examples"))
         os.mkdir(self.bin)
         self.ports = {"6379": free_port(), "9379": free_port(), "6380": free_port(), "8080": free_port()}
         self.hosts, self.more, self.services = {}, [], {}
@@ -152,7 +160,8 @@ class Page:
 
     def environment(self):
         env = dict(os.environ, PATH=self.bin + ":" + os.environ["PATH"], NO_COLOR="1", LC_ALL="C.UTF-8", HOME=self.directory,
-                   PYTHONDONTWRITEBYTECODE="1", BLOOMERY_SOURCE=SOURCE, PKG_CONFIG_PATH=self.library, LD_LIBRARY_PATH=self.library)
+                   PYTHONDONTWRITEBYTECODE="1", BLOOMERY_SOURCE=SOURCE, PKG_CONFIG_PATH=self.library, LD_LIBRARY_PATH=self.library,
+                   BLOOMERY_URL=f"redis://127.0.0.1:{self.ports['6379']}", NODE_PATH=NODE_LIBRARIES, CGO_ENABLED="0")
         for service in self.services.values():
             env.update(service.environment())
         return env

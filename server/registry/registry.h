@@ -13,8 +13,8 @@
  * returns a name twice.
  *
  * An expired filter is gone for all threads at its time: look-ups compare its time with the clock, and a change that
- * finds it removes it first. The expirer's thread frees its memory by registry_expire_due(). Filters
- * without a time to live pay nothing for this.
+ * finds it removes it first. Once found expired it stays gone, even if the clock is set back. The expirer's thread
+ * frees its memory by registry_expire_due(). Filters without a time to live pay nothing for this.
  *
  * Thread rule: look-ups and scans: any thread in an RCU read section. Changes: any thread. */
 #ifndef BLOOMERY_REGISTRY_H

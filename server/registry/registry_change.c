@@ -75,8 +75,7 @@ static _Atomic uint64_t *find_slot(struct registry *r, uint64_t hash, struct sli
 _Atomic uint64_t *registry_slot(struct registry *r, uint64_t hash, struct slice name, struct entry **holder_out)
 {
     _Atomic uint64_t *slot = find_slot(r, hash, name, holder_out);
-    int64_t expires_ms = slot ? entry_expires_ms(*holder_out) : 0;
-    if (expires_ms == 0 || expires_ms > registry_now_ms(r))
+    if (!slot || !registry_is_over(r, *holder_out))
         return slot;
     registry_remove(r, hash, slot, REGISTRY_EXPIRED);
     *holder_out = NULL;

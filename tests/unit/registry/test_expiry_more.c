@@ -13,6 +13,24 @@
 
 TestSuite(expiry_more, .init = rig_setup, .fini = rig_teardown, .timeout = 120);
 
+/* ---- a clock that is set back ---- */
+
+/* A filter that a reader has found to be over stays gone, also for changes: they must not add to it, as no reader would
+ * find the items. */
+Test(expiry_more, seen_as_expired_stays_gone_when_the_clock_is_set_back)
+{
+    struct entry *old = create("f");
+    cr_assert_eq(expire("f", 2000, 0), REGISTRY_OK);
+    now = 2000;
+    cr_assert_null(find("f"));
+    now = 1500;
+    cr_expect_null(find("f"));
+    struct entry *made = create("f");
+    cr_expect_neq(made, old);
+    cr_expect_eq(find("f"), made);
+    cr_expect_eq(expires("f"), 0);
+}
+
 /* ---- the walk ---- */
 
 struct yielded {

@@ -52,6 +52,10 @@ uint64_t schedule_now_ns(void);
 void schedule_pass(uint64_t ns);
 void schedule_sleep(uint64_t ns);
 
+/* The time of day in Unix milliseconds, and how far it is ahead of the run's. */
+uint64_t schedule_day_ms(void);
+void schedule_set_day(int64_t ahead_ms);
+
 /* Two sequences of numbers from the seed: the choices of clients do not depend on the number of points in the daemon.
  */
 uint64_t schedule_random(void);

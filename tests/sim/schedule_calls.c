@@ -22,10 +22,12 @@
     if (!real)                     \
     *(void **)&real = schedule_real(#name)
 
-#define EPOCH_S UINT64_C(1750000000) /* the time of day at the time 0 of a run */
-#define READ_NS 40                   /* a read of a clock takes this long, so that a loop that waits for a time ends */
+#define EPOCH_S UINT64_C(1750000000)
+#define READ_NS 40 /* a read of a clock takes this long, so that a loop that waits for a time ends */
 
 /* ---- clocks ---- */
+
+static int64_t day_ms = (int64_t)EPOCH_S * 1000; /* the time of day at the time 0 of a run */
 
 int clock_gettime(clockid_t clock, struct timespec *now)
 {
@@ -33,11 +35,20 @@ int clock_gettime(clockid_t clock, struct timespec *now)
     if (!schedule_is_on())
         return real(clock, now);
     schedule_pass(READ_NS);
-    uint64_t ns = schedule_now_ns();
     bool of_day = clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE;
-    *now = (struct timespec){.tv_sec = (time_t)(ns / 1000000000 + (of_day ? EPOCH_S : 0)),
-                             .tv_nsec = (long)(ns % 1000000000)};
+    uint64_t ns = schedule_now_ns() + (of_day ? (uint64_t)day_ms * 1000000 : 0);
+    *now = (struct timespec){.tv_sec = (time_t)(ns / 1000000000), .tv_nsec = (long)(ns % 1000000000)};
     return 0;
+}
+
+uint64_t schedule_day_ms(void)
+{
+    return (uint64_t)day_ms + schedule_now_ns() / 1000000;
+}
+
+void schedule_set_day(int64_t ahead_ms)
+{
+    day_ms = (int64_t)EPOCH_S * 1000 + ahead_ms;
 }
 
 time_t time(time_t *out)

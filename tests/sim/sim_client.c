@@ -36,15 +36,23 @@ void sim_client_close(struct sim_client *client)
     resp_reply_reader_deinit(&client->reader);
 }
 
-void sim_client_words(struct sim_client *client, size_t n, const char *const *words)
+void sim_client_bytes(struct sim_client *client, size_t n, const char *const *words, const size_t *lens)
 {
     char head[32];
     buf_append(&client->out, head, (size_t)snprintf(head, sizeof(head), "*%zu\r\n", n));
     for (size_t i = 0; i < n; i++) {
-        buf_append(&client->out, head, (size_t)snprintf(head, sizeof(head), "$%zu\r\n", strlen(words[i])));
-        buf_append(&client->out, words[i], strlen(words[i]));
+        buf_append(&client->out, head, (size_t)snprintf(head, sizeof(head), "$%zu\r\n", lens[i]));
+        buf_append(&client->out, words[i], lens[i]);
         buf_append(&client->out, "\r\n", 2);
     }
+}
+
+void sim_client_words(struct sim_client *client, size_t n, const char *const *words)
+{
+    size_t lens[SIM_CLIENT_WORDS];
+    for (size_t i = 0; i < n; i++)
+        lens[i] = strlen(words[i]);
+    sim_client_bytes(client, n, words, lens);
 }
 
 bool sim_client_send(struct sim_client *client, size_t most)

@@ -21,7 +21,10 @@ struct sim_client {
 void sim_client_open(struct sim_client *client, int fd);
 void sim_client_close(struct sim_client *client);
 
-/* Appends words as a command. */
+#define SIM_CLIENT_WORDS 256
+
+/* Appends words as a command, at most SIM_CLIENT_WORDS; sim_client_bytes(): with any bytes. */
+void sim_client_bytes(struct sim_client *client, size_t n, const char *const *words, const size_t *lens);
 void sim_client_words(struct sim_client *client, size_t n, const char *const *words);
 
 /* Sends up to `most` of the bytes to send. False: the daemon has closed the connection. */

@@ -30,6 +30,27 @@ void model_fail(struct model *model, const char *format, ...)
     va_end(args);
 }
 
+enum family model_family_of(enum family own, unsigned name)
+{
+    return name < MODEL_PLAIN ? FAMILY_PLAIN : own;
+}
+
+const char *model_word(enum op_kind kind)
+{
+    static const char *const words[OP_KINDS] = {
+#define OP(id, word, chance) word,
+#include "sim_ops.def"
+#undef OP
+    };
+    return words[kind];
+}
+
+bool model_is_write(const struct op *op)
+{
+    return op->kind != OP_EXISTS && op->kind != OP_CARD && op->kind != OP_PTTL && op->kind != OP_DUMP &&
+           op->kind < OP_SAVE;
+}
+
 static uint64_t bit(unsigned item)
 {
     return UINT64_C(1) << item;
@@ -41,11 +62,6 @@ static uint64_t bits_of(const struct op *op)
     for (unsigned i = 0; i < op->n; i++)
         bits |= bit(op->items[i]);
     return bits;
-}
-
-static bool is_write(const struct op *op)
-{
-    return op->kind == OP_RESERVE || op->kind == OP_ADD || op->kind == OP_DEL || op->kind == OP_RENAME;
 }
 
 void model_sent(struct model *model, unsigned index, const struct op *op)
@@ -81,32 +97,11 @@ static const char *text_of(const struct resp_reply *reply, char *text, size_t si
     return text;
 }
 
-static bool says(const struct resp_reply *reply, const char *words)
-{
-    const struct resp_reply_node *node = &reply->nodes[0];
-    return node->kind <= RESP_REPLY_ERROR && memmem(reply->base + node->off, node->len, words, strlen(words));
-}
-
 static void contradict(struct model *model, unsigned client, const struct op *op, const struct resp_reply *reply)
 {
-    static const char *const kinds[OP_KINDS] = {"BF.RESERVE", "BF.ADD", "BF.EXISTS", "BF.CARD", "DEL",
-                                                "RENAME",     "SAVE",   "BGSAVE",    "HELLO"};
     char text[120];
-    model_fail(model, "client %u: %s of %s name %u, items from %u: the reply is %s", client, kinds[op->kind],
-               op->shared ? "shared" : "own", op->name, op->items[0], text_of(reply, text, sizeof(text)));
-}
-
-/* The answer to item `i`; -1: an error. In replies to BF.MADD and BF.MEXISTS the elements follow the array's node. */
-static int answer(const struct op *op, const struct resp_reply *reply, unsigned i)
-{
-    const struct resp_reply_node *nodes = reply->nodes;
-    const struct resp_reply_node *node = &nodes[0];
-    if (op->many) {
-        if (node->kind != RESP_REPLY_ARRAY || i >= (unsigned)node->number)
-            return -1;
-        node = &nodes[1 + i];
-    }
-    return node->kind == RESP_REPLY_INTEGER ? (int)node->number : -1;
+    model_fail(model, "client %u: %s of %s name %u to %u, items from %u: the reply is %s", client, model_word(op->kind),
+               op->shared ? "shared" : "own", op->name, op->to, op->items[0], text_of(reply, text, sizeof(text)));
 }
 
 /* A shared filter has one winner for each item. */
@@ -115,11 +110,11 @@ static bool take_shared_add(struct model_shared *shared, const struct op *op, co
 {
     bool fits = true;
     for (unsigned i = 0; i < op->n; i++) {
-        int added = answer(op, reply, i);
+        enum answer added = model_answer(op, reply, i);
         uint64_t item = bit(op->items[i]);
-        if (added < 0)
+        if (added == NO_ANSWER)
             continue;
-        if (added == 1) {
+        if (added == ANSWER_YES) {
             fits = fits && !(shared->won & item);
             shared->won |= item;
         }
@@ -134,76 +129,12 @@ static bool take_shared_exists(const struct model_shared *shared, const struct o
 {
     bool fits = true;
     for (unsigned i = 0; i < op->n; i++) {
-        int found = answer(op, reply, i);
+        enum answer found = model_answer(op, reply, i);
         uint64_t item = bit(op->items[i]);
-        if (found >= 0)
+        if (found != NO_ANSWER)
             fits = fits && (found ? (shared->sent & item) != 0 : !(op->known & item));
     }
     return fits;
-}
-
-static bool take_add(struct model_filter *filter, const struct op *op, const struct resp_reply *reply)
-{
-    bool fits = true;
-    for (unsigned i = 0; i < op->n; i++) {
-        int added = answer(op, reply, i);
-        uint64_t item = bit(op->items[i]);
-        if (added < 0) {
-            filter->presence = filter->presence == ABSENT ? UNSURE : filter->presence;
-            continue;
-        }
-        fits = fits && added == !(filter->items & item);
-        filter->items |= item;
-        filter->presence = PRESENT;
-    }
-    return fits;
-}
-
-static bool take_exists(const struct model_filter *filter, const struct op *op, const struct resp_reply *reply)
-{
-    bool fits = true;
-    for (unsigned i = 0; i < op->n; i++) {
-        int found = answer(op, reply, i);
-        if (found >= 0)
-            fits = fits && found == ((filter->items & bit(op->items[i])) != 0);
-    }
-    return fits;
-}
-
-/* The state after the reply. False: such a reply is impossible. */
-static bool take_own(struct model_state *state, const struct op *op, const struct resp_reply *reply)
-{
-    struct model_filter *filter = &state->names[op->name];
-    const struct resp_reply_node *node = &reply->nodes[0];
-    bool ok = node->kind == RESP_REPLY_STATUS, was = filter->presence == PRESENT, not = filter->presence == ABSENT;
-    switch (op->kind) {
-    case OP_RESERVE:
-        if (ok || says(reply, "exists"))
-            filter->presence = PRESENT;
-        else
-            filter->presence = not ? UNSURE : filter->presence;
-        return ok ? !was : !not || !says(reply, "exists");
-    case OP_ADD:
-        return take_add(filter, op, reply);
-    case OP_EXISTS:
-        return take_exists(filter, op, reply);
-    case OP_CARD:
-        return node->kind != RESP_REPLY_INTEGER ||
-               node->number == __builtin_popcountll(filter->items) + filter->surplus;
-    case OP_DEL:
-        if (node->kind != RESP_REPLY_INTEGER)
-            return true;
-        *filter = (struct model_filter){ABSENT, 0, 0};
-        return node->number ? !not : !was;
-    case OP_RENAME:
-        if (!ok)
-            return !was || !says(reply, "no such key");
-        state->names[op->to] = (struct model_filter){PRESENT, filter->items, filter->surplus};
-        *filter = (struct model_filter){ABSENT, 0, 0};
-        return !not ;
-    default:
-        return true;
-    }
 }
 
 static void add_step(struct model_client *client, const struct model_state *state, uint64_t now_ns)
@@ -224,51 +155,77 @@ static void note_save(struct model *model, const struct model_snapshot *snapshot
         model->shared[i].saved |= snapshot->shared[i];
 }
 
-/* An error of the whole command, or of an item. */
-static bool is_refused(const struct op *op, const struct resp_reply *reply)
+static void keep_dump(struct model_client *client, const struct op *op, const struct model_state *state,
+                      const struct resp_reply *reply)
 {
-    if (reply->nodes[0].kind == RESP_REPLY_ERROR)
-        return op->kind >= OP_SAVE ? !says(reply, "in progress")
-                                   : !(op->kind == OP_RESERVE && says(reply, "exists")) && !says(reply, "no such key");
-    for (unsigned i = 0; i < op->n && (op->kind == OP_ADD || op->kind == OP_EXISTS); i++)
-        if (answer(op, reply, i) < 0)
-            return true;
-    return false;
+    const struct resp_reply_node *node = &reply->nodes[0];
+    if (node->kind != RESP_REPLY_TEXT || node->len > MODEL_DUMP_MAX)
+        return;
+    client->dump.filter = state->names[op->name];
+    filter_expire(&client->dump.filter, NEVER_MS, NEVER_MS);
+    client->dump.plain = op->name < MODEL_PLAIN;
+    client->dump.len = node->len;
+    memcpy(client->dump.bytes, reply->base + node->off, node->len);
 }
 
-void model_replied(struct model *model, unsigned index, const struct resp_reply *reply, uint64_t now_ns)
+/* The client's oldest command, if this is its own reply, not one of those around it. */
+static bool take_stage(struct model_client *client, const struct resp_reply *reply, struct op *op_out)
+{
+    struct op *op = &client->pipe[0];
+    unsigned stage = op->stage++, own = op->exec && !op->alone ? op->before + 1 : op->before;
+    if (op->exec && stage == 0)
+        op->alone = reply->nodes[0].kind == RESP_REPLY_ERROR;
+    *op_out = *op;
+    if (op->stage == op->before + 1 + op->after)
+        memmove(&client->pipe[0], &client->pipe[1], --client->npipe * sizeof(*op));
+    return stage == own;
+}
+
+void model_replied(struct model *model, unsigned index, const struct resp_reply *reply, uint64_t now_ns,
+                   uint64_t now_ms)
 {
     struct model_client *client = &model->clients[index];
-    struct model_state state = client->steps[client->nsteps - 1].state;
+    struct model_state *last = &client->steps[client->nsteps - 1].state, state = *last;
+    struct resp_reply inner = {reply->base, reply->nodes + 1, reply->count - 1};
+    struct op op;
     if (client->npipe == 0) {
         model_fail(model, "client %u: a reply to nothing", index);
         return;
     }
-    struct op op = client->pipe[0];
-    struct resp_reply inner = {reply->base, reply->nodes + 1, reply->count - 1};
-    bool last = !op.exec || op.stage == 2, counts = op.exec ? op.stage == (op.alone ? 1 : 2) : true;
-    if (op.exec && op.stage == 0)
-        client->pipe[0].alone = reply->nodes[0].kind == RESP_REPLY_ERROR;
-    client->pipe[0].stage++;
-    if (last)
-        memmove(&client->pipe[0], &client->pipe[1], --client->npipe * sizeof(op));
-    if (!counts)
+    if (!take_stage(client, reply, &op))
         return;
+    op.when.replied_ns = now_ns;
+    op.when.replied_ms = now_ms;
     if (op.exec && !op.alone && reply->nodes[0].kind == RESP_REPLY_ARRAY && reply->count > 1)
         reply = &inner;
-    bool fits = true;
+    bool fits = true, own = !op.shared && op.kind < OP_SAVE;
     if (op.kind == OP_SAVE && reply->nodes[0].kind == RESP_REPLY_STATUS)
         note_save(model, &op.save);
     else if (op.shared && op.kind == OP_ADD)
         fits = take_shared_add(&model->shared[op.name], &op, reply, now_ns);
     else if (op.shared && op.kind == OP_EXISTS)
         fits = take_shared_exists(&model->shared[op.name], &op, reply);
-    else if (!op.shared)
-        fits = take_own(&state, &op, reply);
-    if (!fits || (!model->faults && is_refused(&op, reply)))
+    else if (own)
+        fits = model_take(model, client->family, &state, &op, reply);
+    if (op.kind == OP_DUMP)
+        keep_dump(client, &op, &state, reply);
+    model->done[op.kind] += reply->nodes[0].kind != RESP_REPLY_ERROR && reply->nodes[0].kind != RESP_REPLY_NULL;
+    if (!fits || (!model->faults && model_is_refused(&op, reply)))
         contradict(model, index, &op, reply);
-    if (is_write(&op) && !op.shared)
+    if (own && model_is_write(&op))
         add_step(client, &state, now_ns);
+    else if (own)
+        *last = state; /* a query has narrowed it */
+}
+
+void model_set_back(struct model *model, uint64_t was_ms)
+{
+    for (int i = 0; i < MODEL_CLIENTS; i++) {
+        struct model_client *client = &model->clients[i];
+        for (size_t step = client->saved; step < client->nsteps; step++)
+            for (int name = 0; name < MODEL_NAMES; name++)
+                filter_set_back(&client->steps[step].state.names[name], was_ms);
+    }
 }
 
 void model_check_winners(struct model *model)
@@ -281,35 +238,6 @@ void model_check_winners(struct model *model)
 
 /* ---- ends ---- */
 
-static void widen(struct model_bounds *bounds, const struct model_filter *least, const struct model_filter *most)
-{
-    bounds->may_be |= least->presence != ABSENT || most->presence != ABSENT;
-    bounds->may_not_be |= least->presence != PRESENT || most->presence != PRESENT;
-    if (least->presence != ABSENT || most->presence != ABSENT) /* an item's record may be lost, and its filter's not */
-        bounds->lower &= least->items;
-    bounds->upper |= most->items | least->items;
-}
-
-/* A command without a reply may have added any of its items, or none. */
-static void apply(struct model_state *least, struct model_state *most, const struct op *op)
-{
-    struct model_state *both[] = {least, most};
-    for (int i = 0; i < 2; i++) {
-        struct model_filter *filter = &both[i]->names[op->name];
-        if (op->kind == OP_RESERVE) {
-            filter->presence = PRESENT;
-        } else if (op->kind == OP_ADD) {
-            filter->presence = PRESENT;
-            filter->items |= i == 1 ? bits_of(op) : 0;
-        } else if (op->kind == OP_DEL) {
-            *filter = (struct model_filter){ABSENT, 0, 0};
-        } else if (op->kind == OP_RENAME && filter->presence != ABSENT) {
-            both[i]->names[op->to] = *filter;
-            *filter = (struct model_filter){ABSENT, 0, 0};
-        }
-    }
-}
-
 static size_t floor_of(const struct model_client *client, enum model_kept kept, uint64_t now_ns)
 {
     size_t floor = kept == KEPT_ACKNOWLEDGED ? client->nsteps - 1 : client->saved;
@@ -319,61 +247,75 @@ static size_t floor_of(const struct model_client *client, enum model_kept kept, 
     return floor;
 }
 
-struct model_bounds model_bounds_of(const struct model *model, unsigned index, unsigned name, enum model_kept kept,
+/* Of what is not kept for sure, a rename may be there and an earlier add not, or the other way around: any name of its
+ * family may have the items of each other. */
+static void mix(enum family own, struct model_filter *bounds, unsigned name, const struct model_state *state)
+{
+    for (unsigned other = 0; other < MODEL_NAMES; other++) {
+        struct model_filter filter = state->names[other];
+        if ((other < MODEL_PLAIN) == (name < MODEL_PLAIN) && filter.presence != ABSENT) {
+            filter.presence = bounds->presence;
+            filter_join(model_family_of(own, name), bounds, &filter);
+        }
+    }
+    bounds->must = 0;
+}
+
+struct model_filter model_bounds_of(struct model *model, unsigned index, unsigned name, enum model_kept kept,
                                     uint64_t now_ns)
 {
     const struct model_client *client = &model->clients[index];
-    struct model_bounds bounds = {.lower = UINT64_MAX};
+    enum family family = model_family_of(client->family, name);
     size_t floor = floor_of(client, kept, now_ns);
+    struct model_filter bounds = client->steps[floor].state.names[name];
+    struct model_state state = client->steps[client->nsteps - 1].state;
+    bool all = floor + 1 == client->nsteps;
     for (size_t i = floor; i < client->nsteps; i++)
-        widen(&bounds, &client->steps[i].state.names[name], &client->steps[i].state.names[name]);
-    if (floor + 1 < client->nsteps) /* of what is not kept for sure, a rename may be there and an earlier add not, */
-        bounds.lower = 0;           /* or the other way around */
-    struct model_state least = client->steps[client->nsteps - 1].state, most = least;
+        filter_join(family, &bounds, &client->steps[i].state.names[name]);
     for (size_t i = 0; i < client->npipe; i++) {
-        const struct op *op = &client->pipe[i];
-        if (op->shared || !is_write(op))
+        struct op op = client->pipe[i];
+        op.when.replied_ns = op.when.replied_ms = UINT64_MAX / 2;
+        if (op.shared || !model_is_write(&op))
             continue;
-        apply(&least, &most, op);
-        widen(&bounds, &least.names[name], &most.names[name]);
-        for (unsigned other = 0; floor + 1 < client->nsteps && other < MODEL_NAMES; other++)
-            bounds.upper |= most.names[other].items;
+        model_take(model, client->family, &state, &op, NULL);
+        filter_join(family, &bounds, &state.names[name]);
+        if (!all)
+            mix(client->family, &bounds, name, &state);
     }
-    for (size_t i = floor; floor + 1 < client->nsteps && i < client->nsteps; i++)
-        for (unsigned other = 0; other < MODEL_NAMES; other++)
-            bounds.upper |= client->steps[i].state.names[other].items;
+    for (size_t i = floor; !all && i < client->nsteps; i++)
+        mix(client->family, &bounds, name, &client->steps[i].state);
     return bounds;
 }
 
-struct model_bounds model_bounds_of_shared(const struct model *model, unsigned index, enum model_kept kept,
+struct model_filter model_bounds_of_shared(const struct model *model, unsigned index, enum model_kept kept,
                                            uint64_t now_ns)
 {
     const struct model_shared *shared = &model->shared[index];
-    uint64_t kept_items = kept == KEPT_ACKNOWLEDGED ? shared->acked : shared->saved;
+    struct model_filter bounds = filter_empty();
+    bounds.must = kept == KEPT_ACKNOWLEDGED ? shared->acked : shared->saved;
     for (unsigned i = 0; kept == KEPT_SECONDS && i < MODEL_ITEMS; i++)
         if ((shared->acked & bit(i)) && shared->acked_ns[i] + SECONDS_NS < now_ns)
-            kept_items |= bit(i);
-    return (struct model_bounds){true, kept_items == 0, kept_items, shared->sent};
+            bounds.must |= bit(i);
+    bounds.may = shared->sent;
+    bounds.presence = bounds.must ? PRESENT : UNSURE;
+    return bounds;
 }
 
-void model_check(struct model *model, const char *name, const struct model_bounds *bounds,
+void model_check(struct model *model, enum family family, const char *name, struct model_filter *bounds,
                  const struct model_seen *seen)
 {
-    uint64_t lost = bounds->lower & ~seen->items, more = seen->items & ~bounds->upper;
-    int64_t items = __builtin_popcountll(seen->items), most = model->counts_may_exceed ? MODEL_ITEMS : items;
+    struct model_filter was = *bounds;
+    const char *contradiction = filter_see(family, bounds, seen, model->counts_may_exceed);
     model->checked++;
-    if (seen->present ? !bounds->may_be : !bounds->may_not_be)
-        model_fail(model, "%s %s", name, seen->present ? "is there" : "is not there");
-    else if (seen->present && lost)
-        model_fail(model, "%s lacks items: %llx", name, (unsigned long long)lost);
-    else if (more)
-        model_fail(model, "%s has items that it never had: %llx", name, (unsigned long long)more);
-    else if (seen->count < items || seen->count > most)
-        model_fail(model, "%s counts %lld items and has %lld", name, (long long)seen->count, (long long)items);
+    if (contradiction)
+        model_fail(
+            model, "%s %s: it has %llx and counts %lld; it must have %llx and may %llx, expiring from %llu to %llu",
+            name, contradiction, (unsigned long long)seen->items, (long long)seen->count, (unsigned long long)was.must,
+            (unsigned long long)was.may, (unsigned long long)was.expire_lo, (unsigned long long)was.expire_hi);
 }
 
-void model_restart(struct model *model, const struct model_seen names[MODEL_CLIENTS][MODEL_NAMES],
-                   const struct model_seen shared[MODEL_SHARED], uint64_t now_ns)
+void model_restart(struct model *model, const struct model_filter names[MODEL_CLIENTS][MODEL_NAMES],
+                   const struct model_filter shared[MODEL_SHARED], uint64_t now_ns)
 {
     model->restarts++;
     for (int i = 0; i < MODEL_CLIENTS; i++) {
@@ -381,13 +323,10 @@ void model_restart(struct model *model, const struct model_seen names[MODEL_CLIE
         client->nsteps = 1;
         client->saved = client->npipe = 0;
         client->steps[0].acked_ns = now_ns;
-        for (int j = 0; j < MODEL_NAMES; j++)
-            client->steps[0].state.names[j] =
-                (struct model_filter){names[i][j].present ? PRESENT : ABSENT, names[i][j].items,
-                                      names[i][j].count - __builtin_popcountll(names[i][j].items)};
+        memcpy(client->steps[0].state.names, names[i], sizeof(names[i]));
     }
     for (int i = 0; i < MODEL_SHARED; i++) {
-        uint64_t items = shared[i].items;
+        uint64_t items = shared[i].may;
         model->shared[i] = (struct model_shared){.sent = items, .acked = items, .won = items, .saved = items};
     }
 }

@@ -1,6 +1,9 @@
 /* sim_model: the names and items of a simulated daemon as its clients know them. Each client has its own names, and
- * their commands run in its order: the model knows their exact state after each reply. All clients add to the shared
- * filters at once: of these the model knows the acknowledged items, and the winner of each.
+ * their commands run in its order: the model knows their state after each reply (sim_filter.h). All clients add to the
+ * shared filters at once: of these the model knows the acknowledged items, and the winner of each.
+ *
+ * A client's names 0 to 2 are in database 0. Names 3 and 4 are in a database of its own, as are 5 and 6: SWAPDB
+ * exchanges these. A family of its own has the last four: kinds of filters that do not mix with the others.
  *
  * After an end of the daemon the disk may have any state from a lower bound on, which follows from the policy of the
  * log. The state of the next daemon must be one of these, and the model continues from it.
@@ -16,27 +19,23 @@
 #include <stdint.h>
 
 #include "resp_reply.h"
+#include "sim_filter.h"
 
-#define MODEL_CLIENTS 4
-#define MODEL_NAMES   3 /* of each client */
-#define MODEL_SHARED  2
-#define MODEL_ITEMS   48
-#define MODEL_WORDS   6 /* items of one command */
-#define MODEL_PIPE    8 /* commands of one client without a reply yet */
+#define MODEL_CLIENTS  4
+#define MODEL_PLAIN    3 /* names of each client in database 0 */
+#define MODEL_OWN      2 /* in each of two databases of its own */
+#define MODEL_NAMES    (MODEL_PLAIN + 2 * MODEL_OWN)
+#define MODEL_SHARED   2
+#define MODEL_WORDS    6 /* items of one command */
+#define MODEL_PIPE     8 /* commands of one client without a reply yet */
+#define MODEL_DUMP_MAX 4096
 
-enum presence { ABSENT, PRESENT, UNSURE };
-
-struct model_filter {
-    enum presence presence;
-    uint64_t items;  /* a bit for each */
-    int64_t surplus; /* of its count above these, after a start without a log */
+enum op_kind {
+#define OP(id, word, chance) OP_##id,
+#include "sim_ops.def"
+#undef OP
+    OP_KINDS
 };
-
-struct model_state {
-    struct model_filter names[MODEL_NAMES];
-};
-
-enum op_kind { OP_RESERVE, OP_ADD, OP_EXISTS, OP_CARD, OP_DEL, OP_RENAME, OP_SAVE, OP_BGSAVE, OP_HELLO, OP_KINDS };
 
 /* The least state that a save has which is requested now. */
 struct model_snapshot {
@@ -44,17 +43,34 @@ struct model_snapshot {
     uint64_t shared[MODEL_SHARED];
 };
 
+/* The value of a filter. */
+struct model_dump {
+    struct model_filter filter;
+    bool plain; /* of a name in database 0 */
+    size_t len; /* 0: there is none */
+    char bytes[MODEL_DUMP_MAX];
+};
+
 struct op {
     enum op_kind kind;
-    bool shared;    /* the name is a shared one */
-    bool many;      /* BF.MADD, BF.MEXISTS */
-    bool exec;      /* between MULTI and EXEC */
-    unsigned stage; /* of these: replies that have come */
-    bool alone;     /* MULTI has failed: the command runs without it */
+    bool shared;            /* the name is a shared one */
+    bool many;              /* BF.MADD, BF.MEXISTS */
+    bool replace;           /* COPY, RESTORE */
+    unsigned before, after; /* replies before and after its own: of MULTI and EXEC, of SELECT */
+    bool exec;              /* between MULTI and EXEC */
+    unsigned stage;         /* replies that have come */
+    bool alone;             /* MULTI has failed: the command runs without it */
     unsigned name, to, n;
     unsigned items[MODEL_WORDS];
+    uint64_t ms;                /* a time to live, or the Unix time of its end; 0: none */
+    struct model_filter value;  /* RESTORE */
     uint64_t known;             /* OP_EXISTS of a shared name: the items that were acknowledged before */
     struct model_snapshot save; /* OP_SAVE */
+    struct moment when;
+};
+
+struct model_state {
+    struct model_filter names[MODEL_NAMES];
 };
 
 struct model_step {
@@ -63,9 +79,11 @@ struct model_step {
 };
 
 struct model_client {
+    enum family family;
     struct model_step *steps; /* [0]: the state at the daemon's start */
     size_t nsteps, size;
-    size_t saved; /* a committed save has this step */
+    size_t saved;           /* a committed save has this step */
+    struct model_dump dump; /* the latest one */
     struct op pipe[MODEL_PIPE];
     size_t npipe;
 };
@@ -78,52 +96,66 @@ struct model_shared {
 struct model {
     struct model_client clients[MODEL_CLIENTS];
     struct model_shared shared[MODEL_SHARED];
+    enum family shared_family[MODEL_SHARED];
     bool faults;            /* commands may fail without a reason of their own */
     bool counts_may_exceed; /* after a start from a save without a log, which counts items that came while bits were
                                copied */
+    struct model_false falses;
     uint64_t commands, restarts, checked;
+    uint64_t done[OP_KINDS]; /* commands that were not refused */
     char failure[400];
 };
 
 struct model *model_create(void);
 
+/* The family of a name of a client with this own family. */
+enum family model_family_of(enum family own, unsigned name);
+bool model_is_write(const struct op *op);
+const char *model_word(enum op_kind kind);
+
 /* This client has sent the command. */
 void model_sent(struct model *model, unsigned client, const struct op *op);
 
 /* The reply to the client's oldest command without a reply. */
-void model_replied(struct model *model, unsigned client, const struct resp_reply *reply, uint64_t now_ns);
+void model_replied(struct model *model, unsigned client, const struct resp_reply *reply, uint64_t now_ns,
+                   uint64_t now_ms);
+
+/* The time of day is set back, while no command is under way. */
+void model_set_back(struct model *model, uint64_t was_ms);
 
 /* After all replies of a life without faults: each present item has a winner. */
 void model_check_winners(struct model *model);
+
+/* ---- for model_replied(), in sim_take.c ---- */
+
+/* The answer to item `i` of the command. */
+enum answer model_answer(const struct op *op, const struct resp_reply *reply, unsigned i);
+bool model_says(const struct resp_reply *reply, const char *words);
+
+/* The state after the reply; NULL: without one the command may have run or not. False: such a reply is impossible. */
+bool model_take(struct model *model, enum family own, struct model_state *state, const struct op *op,
+                const struct resp_reply *reply);
+
+/* The reply refuses the command for no reason of its own. */
+bool model_is_refused(const struct op *op, const struct resp_reply *reply);
 
 /* ---- ends ---- */
 
 enum model_kept { KEPT_ACKNOWLEDGED, KEPT_SECONDS, KEPT_SAVES };
 
-struct model_bounds {
-    bool may_be, may_not_be;
-    uint64_t lower, upper; /* of the items of a filter that is there */
-};
-
-/* The states of a name, or of a shared filter, that the disk may have if the daemon ends now. */
-struct model_bounds model_bounds_of(const struct model *model, unsigned client, unsigned name, enum model_kept kept,
+/* What the disk may have of a name if the daemon ends now. */
+struct model_filter model_bounds_of(struct model *model, unsigned client, unsigned name, enum model_kept kept,
                                     uint64_t now_ns);
-struct model_bounds model_bounds_of_shared(const struct model *model, unsigned shared, enum model_kept kept,
+struct model_filter model_bounds_of_shared(const struct model *model, unsigned shared, enum model_kept kept,
                                            uint64_t now_ns);
 
-/* The state of the next daemon, as its clients see it. */
-struct model_seen {
-    bool present;
-    uint64_t items;
-    int64_t count;
-};
-
-void model_check(struct model *model, const char *name, const struct model_bounds *bounds,
+/* A state of the next daemon, as its clients see it. The bounds become this state. */
+void model_check(struct model *model, enum family family, const char *name, struct model_filter *bounds,
                  const struct model_seen *seen);
 
-/* The model continues from the states seen; no command is under way. */
-void model_restart(struct model *model, const struct model_seen names[MODEL_CLIENTS][MODEL_NAMES],
-                   const struct model_seen shared[MODEL_SHARED], uint64_t now_ns);
+/* The model continues from the states that were checked; no command is under way. */
+void model_restart(struct model *model, const struct model_filter names[MODEL_CLIENTS][MODEL_NAMES],
+                   const struct model_filter shared[MODEL_SHARED], uint64_t now_ns);
 
 __attribute__((format(printf, 2, 3))) void model_fail(struct model *model, const char *format, ...);
 

@@ -7,6 +7,7 @@
 
 #include "schedule.h"
 #include "sim_client.h"
+#include "sim_commands.h"
 #include "sim_daemon.h"
 #include "sim_disk.h"
 
@@ -37,7 +38,7 @@ static void take_replies(unsigned index)
             printf("%14.6f  %u < %d %.*s %lld\n", (double)schedule_now_ns() / 1e9, index, (int)reply.nodes[0].kind,
                    (int)reply.nodes[0].len, reply.base + reply.nodes[0].off, (long long)reply.nodes[0].number);
         schedule_note((uint64_t)reply.nodes[0].number ^ reply.nodes[0].len << 32 ^ (uint64_t)index << 56);
-        model_replied(world.model, index, &reply, schedule_now_ns());
+        model_replied(world.model, index, &reply, schedule_now_ns(), schedule_day_ms());
     }
     if (status != RESP_REPLY_NEED_MORE)
         model_fail(world.model, "client %u: a malformed reply", index);
@@ -142,65 +143,73 @@ static void await_reply(struct resp_reply *reply_out)
     end_life();
 }
 
-static void ask_for(const char *name)
+static void ask_for(bool shared, unsigned client, unsigned number)
 {
-    char items[MODEL_ITEMS][8];
-    const char *words[2 + MODEL_ITEMS] = {"BF.MEXISTS", name};
+    char items[MODEL_ITEMS][8], name[NAME_SIZE], database[8];
+    const char *words[2 + MODEL_ITEMS] = {"BF.MEXISTS", command_name(name, shared, client, number)};
     for (unsigned i = 0; i < MODEL_ITEMS; i++) {
         snprintf(items[i], sizeof(items[i]), "i%u", i);
         words[2 + i] = items[i];
     }
-    send_now(0, 2, (const char *[]){"EXISTS", name});
+    snprintf(database, sizeof(database), "%u", command_database(shared, client, number));
+    send_now(0, 2, (const char *[]){"SELECT", database});
+    send_now(0, 2, (const char *[]){"PEXPIRETIME", name});
     send_now(0, 2, (const char *[]){"BF.CARD", name});
     send_now(0, 2 + MODEL_ITEMS, words);
+    send_now(0, 2, (const char *[]){"SELECT", "0"});
 }
 
-static struct model_seen seen_of(void)
+/* A filter that expires between two of the queries is absent. */
+static struct model_seen seen_of(struct moment *when)
 {
-    struct model_seen seen = {false, 0, 0};
+    struct model_seen seen = {.expire_ms = NEVER_MS};
     struct resp_reply reply;
     await_reply(&reply);
-    seen.present = reply.nodes[0].number != 0;
+    await_reply(&reply);
+    seen.present = reply.nodes[0].number != -2;
+    if (reply.nodes[0].number >= 0)
+        seen.expire_ms = (uint64_t)reply.nodes[0].number;
     await_reply(&reply);
     seen.count = reply.nodes[0].number;
     await_reply(&reply);
     for (unsigned i = 0; i < MODEL_ITEMS && i + 1 < reply.count; i++)
         seen.items |= (uint64_t)(reply.nodes[1 + i].number == 1) << i;
+    await_reply(&reply);
+    when->replied_ns = schedule_now_ns();
+    when->replied_ms = schedule_day_ms();
+    if (seen.present && seen.expire_ms <= when->replied_ms)
+        seen = (struct model_seen){.expire_ms = NEVER_MS};
     return seen;
 }
 
-static const char *name_of(char name[16], bool shared, unsigned client, unsigned number)
+static void check_name(enum family family, const char *name, struct model_filter *bounds, struct moment *when)
 {
-    if (shared)
-        snprintf(name, 16, "s%u", number);
-    else
-        snprintf(name, 16, "c%un%u", client, number);
-    return name;
+    struct model_seen seen = seen_of(when);
+    filter_age(family, bounds, when);
+    model_check(world.model, family, name, bounds, &seen);
 }
 
 static void check_all(bool restarted)
 {
-    struct model_seen names[MODEL_CLIENTS][MODEL_NAMES], shared[MODEL_SHARED];
     struct sim_life *life = world.life;
-    char name[16];
+    struct moment when = {.sent_ns = schedule_now_ns(), .sent_ms = schedule_day_ms()};
+    char name[NAME_SIZE];
     for (unsigned i = 0; i < MODEL_CLIENTS; i++)
         for (unsigned j = 0; j < MODEL_NAMES; j++)
-            ask_for(name_of(name, false, i, j));
+            ask_for(false, i, j);
     for (unsigned i = 0; i < MODEL_SHARED; i++)
-        ask_for(name_of(name, true, 0, i));
+        ask_for(true, 0, i);
     for (unsigned i = 0; i < MODEL_CLIENTS; i++)
-        for (unsigned j = 0; j < MODEL_NAMES; j++) {
-            names[i][j] = seen_of();
-            model_check(world.model, name_of(name, false, i, j), &life->names[i][j], &names[i][j]);
-        }
-    for (unsigned i = 0; i < MODEL_SHARED; i++) {
-        shared[i] = seen_of();
-        model_check(world.model, name_of(name, true, 0, i), &life->shared[i], &shared[i]);
-    }
+        for (unsigned j = 0; j < MODEL_NAMES; j++)
+            check_name(model_family_of(world.model->clients[i].family, j), command_name(name, false, i, j),
+                       &life->names[i][j], &when);
+    for (unsigned i = 0; i < MODEL_SHARED; i++)
+        check_name(FAMILY_PLAIN, command_name(name, true, 0, i), &life->shared[i], &when);
     if (world.model->failure[0])
         end_life();
     if (restarted)
-        model_restart(world.model, names, shared, schedule_now_ns());
+        model_restart(world.model, (const struct model_filter(*)[MODEL_NAMES])life->names, life->shared,
+                      schedule_now_ns());
 }
 
 /* Some clients speak RESP3. */
@@ -210,7 +219,7 @@ static void greet(void)
         if (below(2))
             continue;
         send_now(i, 2, (const char *[]){"HELLO", "3"});
-        world.model->clients[i].pipe[world.model->clients[i].npipe++] = (struct op){.kind = OP_HELLO};
+        model_sent(world.model, i, &(struct op){.kind = OP_HELLO});
     }
 }
 
@@ -228,62 +237,9 @@ static void settle(void)
 
 /* ---- commands ---- */
 
-static void make_op(struct op *op)
+static void send_op(unsigned index, struct op *op)
 {
-    static const enum op_kind kinds[] = {OP_ADD,    OP_ADD,    OP_ADD,  OP_ADD, OP_ADD,    OP_ADD,    OP_EXISTS,
-                                         OP_EXISTS, OP_EXISTS, OP_CARD, OP_DEL, OP_RENAME, OP_RESERVE};
-    *op = (struct op){.kind = kinds[below(sizeof(kinds) / sizeof(kinds[0]))], .n = 1};
-    op->shared = (op->kind == OP_ADD || op->kind == OP_EXISTS) && below(2);
-    op->name = (unsigned)below(op->shared ? MODEL_SHARED : MODEL_NAMES);
-    op->to = (op->name + 1) % MODEL_NAMES;
-    op->many = (op->kind == OP_ADD || op->kind == OP_EXISTS) && below(3) == 0;
-    if (op->many)
-        op->n = 1 + (unsigned)below(MODEL_WORDS);
-    for (unsigned i = 0; i < op->n; i++)
-        op->items[i] = (unsigned)below(MODEL_ITEMS);
-    op->exec = op->kind == OP_ADD && below(5) == 0;
-    if (below(40) == 0)
-        *op = (struct op){.kind = below(2) ? OP_SAVE : OP_BGSAVE};
-}
-
-static void send_op(unsigned index, const struct op *op)
-{
-    static const char *const words_of[OP_KINDS][2] = {[OP_RESERVE] = {"BF.RESERVE"},
-                                                      [OP_ADD] = {"BF.ADD", "BF.MADD"},
-                                                      [OP_EXISTS] = {"BF.EXISTS", "BF.MEXISTS"},
-                                                      [OP_CARD] = {"BF.CARD"},
-                                                      [OP_DEL] = {"DEL"},
-                                                      [OP_RENAME] = {"RENAME"},
-                                                      [OP_SAVE] = {"SAVE"},
-                                                      [OP_BGSAVE] = {"BGSAVE"}};
-    char name[16], to[16], items[MODEL_WORDS][8], capacity[8];
-    const char *words[2 + MODEL_WORDS] = {words_of[op->kind][op->many], name_of(name, op->shared, index, op->name)};
-    size_t n = op->kind >= OP_SAVE ? 1 : 2;
-    if (op->kind == OP_RENAME)
-        words[n++] = name_of(to, false, index, op->to);
-    if (op->kind == OP_RESERVE) {
-        snprintf(capacity, sizeof(capacity), "%u", 1 + (unsigned)below(20));
-        words[n++] = "0.0000001";
-        words[n++] = capacity;
-        if (strchr("13579", capacity[strlen(capacity) - 1])) {
-            words[n++] = "LAYOUT";
-            words[n++] = "blocked";
-        }
-    }
-    for (unsigned i = 0; i < op->n && (op->kind == OP_ADD || op->kind == OP_EXISTS); i++) {
-        snprintf(items[i], sizeof(items[i]), "i%u", op->items[i]);
-        words[n++] = items[i];
-    }
-    if (world.life->shown) {
-        printf("%14.6f  %u >", (double)schedule_now_ns() / 1e9, index);
-        for (size_t i = 0; i < n; i++)
-            printf(" %s%c", words[i], i + 1 < n ? ' ' : '\n');
-    }
-    if (op->exec)
-        sim_client_words(&world.clients[index], 1, (const char *[]){"MULTI"});
-    sim_client_words(&world.clients[index], n, words);
-    if (op->exec)
-        sim_client_words(&world.clients[index], 1, (const char *[]){"EXEC"});
+    command_send(&world.clients[index], world.model, index, op, world.life->shown);
     model_sent(world.model, index, op);
 }
 
@@ -300,6 +256,45 @@ static void race(void)
     }
 }
 
+static bool take_all(void)
+{
+    bool waits = false;
+    for (unsigned i = 0; i < MODEL_CLIENTS; i++) {
+        if (buf_len(&world.clients[i].out) && !sim_client_send(&world.clients[i], SIZE_MAX))
+            lose_connection(i);
+        receive(i);
+        waits |= world.model->clients[i].npipe > 0;
+    }
+    return !waits;
+}
+
+static void await_all(void)
+{
+    for (int round = 0; round < PATIENCE; round++) {
+        if (take_all())
+            return;
+        schedule_sleep(100 * MS);
+    }
+    model_fail(world.model, "a command has no reply");
+    end_life();
+}
+
+/* The time of day is set, while no command is under way. */
+static void set_day(void)
+{
+    static const int64_t most_ms[] = {10, 2000, 100000};
+    struct sim_life *life = world.life;
+    await_all();
+    uint64_t was_ms = schedule_day_ms();
+    int64_t most = most_ms[below(3)], step_ms = (int64_t)below(2 * (uint64_t)most) - most;
+    life->day_ms += step_ms;
+    schedule_set_day(life->day_ms);
+    if (step_ms < 0)
+        model_set_back(world.model, was_ms);
+    if (life->shown)
+        printf("%14.6f  the time of day: %+lld ms\n", (double)schedule_now_ns() / 1e9, (long long)step_ms);
+}
+
 static void step(void)
 {
     unsigned index = (unsigned)below(MODEL_CLIENTS);
@@ -307,8 +302,10 @@ static void step(void)
     struct op op;
     if (below(10) == 0)
         race();
+    if (below(100) == 0)
+        set_day();
     for (uint64_t n = below(4); n > 0 && world.model->clients[index].npipe < MODEL_PIPE; n--) {
-        make_op(&op);
+        command_choose(world.model, index, &op);
         send_op(index, &op);
     }
     if (buf_len(&client->out) && !sim_client_send(client, below(3) ? SIZE_MAX : 1 + below(40)))
@@ -321,26 +318,6 @@ static void step(void)
         schedule_sleep(below(below(20) == 0 ? 1500 * MS : MS));
     else
         schedule_point();
-}
-
-static void await_replies(void)
-{
-    for (int round = 0; round < PATIENCE; round++) {
-        bool waits = false;
-        for (unsigned i = 0; i < MODEL_CLIENTS; i++) {
-            if (buf_len(&world.clients[i].out) && !sim_client_send(&world.clients[i], SIZE_MAX))
-                lose_connection(i);
-            receive(i);
-            waits |= world.model->clients[i].npipe > 0;
-        }
-        if (!waits && !world.model->faults)
-            model_check_winners(world.model);
-        if (!waits)
-            return;
-        schedule_sleep(100 * MS);
-    }
-    model_fail(world.model, "a command has no reply");
-    end_life();
 }
 
 /* ---- the life ---- */
@@ -386,14 +363,11 @@ void sim_live(struct sim_life *life)
         world.clients[i].fd = -1;
     schedule_begin(&(struct schedule_options){life->seed, life->switch_in, life->branch_in, life->point_ns,
                                               life->now_ns, MAX_POINTS});
+    schedule_set_day(life->day_ms);
     world.model->faults = false;
     start(life);
     connect_all();
-    if (life->first)
-        model_restart(world.model, (const struct model_seen[MODEL_CLIENTS][MODEL_NAMES]){0},
-                      (const struct model_seen[MODEL_SHARED]){0}, schedule_now_ns());
-    else
-        check_all(true);
+    check_all(true);
     settle();
     greet();
     world.model->faults = life->disk_fails_in || life->memory_fails_in;
@@ -405,7 +379,9 @@ void sim_live(struct sim_life *life)
         step();
     sim_disk_fail(0);
     sim_memory_fail(0);
-    await_replies();
+    await_all();
+    if (!world.model->faults)
+        model_check_winners(world.model);
     if (life->end_after == 0) {
         keep_bounds(KEPT_ACKNOWLEDGED);
         check_all(false);

@@ -20,6 +20,8 @@
 
 static struct totals {
     uint64_t lives, commands, points, checked, faults;
+    uint64_t done[OP_KINDS];
+    struct model_false falses;
 } totals;
 
 static bool verbose;
@@ -83,6 +85,14 @@ static bool run_seed(uint64_t seed, uint64_t *trace_out)
     struct sim_life *life = arena_calloc(1, sizeof(*life));
     life->shown = verbose;
     life->model = model_create();
+    for (unsigned i = 0; i < MODEL_CLIENTS; i++) {
+        life->model->clients[i].family = (enum family)rng_below(&rng, FAMILIES);
+        for (unsigned j = 0; j < MODEL_NAMES; j++)
+            life->names[i][j] = filter_absent();
+    }
+    for (unsigned i = 0; i < MODEL_SHARED; i++)
+        life->shared[i] = filter_absent();
+    life->model->shared_family[1] = (enum family)rng_below(&rng, FAMILIES);
     life->now_ns = UINT64_C(5000000000);
     unsigned nlives = 2 + (unsigned)rng_below(&rng, LIVES_MAX - 1);
     bool log = rng_below(&rng, 5) != 0;
@@ -100,9 +110,27 @@ static bool run_seed(uint64_t seed, uint64_t *trace_out)
         totals.points += life->points;
         totals.faults += life->faults;
     }
+    for (unsigned i = 0; i < OP_KINDS; i++)
+        totals.done[i] += life->model->done[i];
+    totals.falses.seen += life->model->falses.seen;
+    totals.falses.asked += life->model->falses.asked;
     totals.commands += life->model->commands;
     totals.checked += life->model->checked;
     return good;
+}
+
+static void print_totals(uint64_t count, double seconds, uint64_t trace)
+{
+    printf("%llu seeds in %.1f s (%.0f per second): %llu lives, %llu commands, %llu points, %llu names checked after a "
+           "restart, %llu faults; trace of the last %016llx\n",
+           (unsigned long long)count, seconds, (double)count / seconds, (unsigned long long)totals.lives,
+           (unsigned long long)totals.commands, (unsigned long long)totals.points, (unsigned long long)totals.checked,
+           (unsigned long long)totals.faults, (unsigned long long)trace);
+    printf("done:");
+    for (unsigned i = 0; i < OP_KINDS; i++)
+        printf(" %s %llu,", model_word((enum op_kind)i), (unsigned long long)totals.done[i]);
+    printf(" false positives %llu of %llu\n", (unsigned long long)totals.falses.seen,
+           (unsigned long long)totals.falses.asked);
 }
 
 /* Only one thread runs at a time, and waking the next one on the same processor takes half the time. */
@@ -154,10 +182,6 @@ int main(int argc, char **argv)
     double seconds = (double)(end.tv_sec - begin.tv_sec) + (double)(end.tv_nsec - begin.tv_nsec) / 1e9;
     if (argc > 3)
         return failed ? 1 : 0;
-    printf("%llu seeds in %.1f s (%.0f per second): %llu lives, %llu commands, %llu points, %llu names checked after a "
-           "restart, %llu faults; trace of the last %016llx\n",
-           (unsigned long long)count, seconds, (double)count / seconds, (unsigned long long)totals.lives,
-           (unsigned long long)totals.commands, (unsigned long long)totals.points, (unsigned long long)totals.checked,
-           (unsigned long long)totals.faults, (unsigned long long)trace);
+    print_totals(count, seconds, trace);
     return failed ? 1 : 0;
 }

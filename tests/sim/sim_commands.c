@@ -1,0 +1,284 @@
+#include "sim_commands.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "schedule.h"
+
+#define WORDS_MAX 32
+
+static uint64_t below(uint64_t n)
+{
+    return schedule_client_random() % n;
+}
+
+const char *command_name(char text[NAME_SIZE], bool shared, unsigned client, unsigned name)
+{
+    if (shared)
+        snprintf(text, NAME_SIZE, "s%u", name);
+    else if (name < MODEL_PLAIN)
+        snprintf(text, NAME_SIZE, "c%un%u", client, name);
+    else
+        snprintf(text, NAME_SIZE, "c%uo%u", client, (name - MODEL_PLAIN) % MODEL_OWN);
+    return text;
+}
+
+unsigned command_database(bool shared, unsigned client, unsigned name)
+{
+    return shared || name < MODEL_PLAIN ? 0 : 2 * client + 1 + (name - MODEL_PLAIN) / MODEL_OWN;
+}
+
+/* ---- choices ---- */
+
+static enum op_kind choose_kind(void)
+{
+    static const unsigned chances[OP_KINDS] = {
+#define OP(id, word, chance) chance,
+#include "sim_ops.def"
+#undef OP
+    };
+    unsigned sum = 0, kind = 0;
+    for (unsigned i = 0; i < OP_KINDS; i++)
+        sum += chances[i];
+    unsigned at = (unsigned)below(sum);
+    while (at >= chances[kind])
+        at -= chances[kind++];
+    return (enum op_kind)kind;
+}
+
+/* Another name of the same family and database. */
+static unsigned another(unsigned name)
+{
+    if (name < MODEL_PLAIN)
+        return (name + 1 + (unsigned)below(MODEL_PLAIN - 1)) % MODEL_PLAIN;
+    return MODEL_PLAIN + ((name - MODEL_PLAIN) ^ 1);
+}
+
+/* The same name in the other database of the client. */
+static unsigned opposite(unsigned name)
+{
+    return MODEL_PLAIN + (name - MODEL_PLAIN + MODEL_OWN) % (2 * MODEL_OWN);
+}
+
+/* Commands that only some names have. */
+static void choose_names(const struct model_client *client, struct op *op)
+{
+    op->name = (unsigned)below(op->shared ? MODEL_SHARED : MODEL_NAMES);
+    if (op->kind == OP_MOVE || op->kind == OP_SWAPDB || op->kind == OP_FLUSHDB)
+        op->name = MODEL_PLAIN + (unsigned)below(2 * MODEL_OWN);
+    if (op->kind == OP_RESTORE && client->dump.plain != (op->name < MODEL_PLAIN))
+        op->name = client->dump.plain ? op->name % MODEL_PLAIN : MODEL_PLAIN + op->name % (2 * MODEL_OWN);
+    op->to = op->name;
+    if (op->kind == OP_RENAME || op->kind == OP_COPY || op->kind == OP_MERGE)
+        op->to = another(op->name);
+    if (op->kind == OP_MOVE || (op->kind == OP_COPY && op->name >= MODEL_PLAIN && below(2)))
+        op->to = opposite(op->name);
+}
+
+static uint64_t choose_ms(void)
+{
+    static const unsigned most[] = {4, 100, 3000, 100000};
+    return 1 + below(most[below(4)]);
+}
+
+static void choose_time(struct op *op)
+{
+    op->ms = choose_ms();
+    if (op->kind == OP_PEXPIREAT)
+        op->ms += schedule_day_ms() - (below(8) ? 0 : 50);
+    if (op->kind == OP_RESERVE)
+        op->ms = below(4) ? 0 : 1000 + 1000 * below(3);
+}
+
+void command_choose(const struct model *model, unsigned client, struct op *op)
+{
+    const struct model_client *own = &model->clients[client];
+    do
+        *op = (struct op){.kind = choose_kind(), .n = 1};
+    while (op->kind == OP_RESTORE && !own->dump.len);
+    bool items = op->kind == OP_ADD || op->kind == OP_EXISTS;
+    op->shared = items && below(3) == 0;
+    choose_names(own, op);
+    op->replace = (op->kind == OP_COPY || op->kind == OP_RESTORE) && below(2);
+    op->many = items && below(3) == 0;
+    if (op->many)
+        op->n = 1 + (unsigned)below(MODEL_WORDS);
+    for (unsigned i = 0; i < op->n; i++)
+        op->items[i] = (unsigned)below(MODEL_ITEMS);
+    if (op->kind == OP_RESERVE || op->kind == OP_PEXPIRE || op->kind == OP_PEXPIREAT ||
+        (op->kind == OP_RESTORE && below(2)))
+        choose_time(op);
+    op->exec = op->kind == OP_ADD && below(5) == 0;
+    if (below(40) == 0)
+        *op = (struct op){.kind = below(2) ? OP_SAVE : OP_BGSAVE};
+}
+
+/* ---- words ---- */
+
+struct words {
+    const char *word[WORDS_MAX];
+    size_t len[WORDS_MAX]; /* 0: it ends in a NUL */
+    char text[WORDS_MAX][24];
+    unsigned n;
+};
+
+static void put(struct words *words, const char *word)
+{
+    words->word[words->n++] = word;
+}
+
+static void put_number(struct words *words, const char *prefix, uint64_t number)
+{
+    char *text = words->text[words->n];
+    snprintf(text, sizeof(words->text[0]), "%s%" PRIu64, prefix, number);
+    put(words, text);
+}
+
+static void put_items(struct words *words, const struct op *op)
+{
+    for (unsigned i = 0; i < op->n; i++)
+        put_number(words, "i", op->items[i]);
+}
+
+static void put_family(struct words *words, enum family family)
+{
+    if (family == FAMILY_BLOCKED || family == FAMILY_VALKEY) {
+        put(words, "LAYOUT");
+        put(words, family == FAMILY_BLOCKED ? "blocked" : "valkey");
+    }
+    if (family == FAMILY_KEYED)
+        put(words, "KEYED");
+}
+
+/* So few items have no false positives by these rates, except where the model expects them. */
+static const char *rate_of(const struct op *op, enum family family)
+{
+    return family == FAMILY_VALKEY && !op->shared ? "0.05" : "0.0000001";
+}
+
+/* Small ones of FAMILY_VALKEY have more false positives than their rate says. */
+static uint64_t capacity_of(const struct op *op, enum family family)
+{
+    return family != FAMILY_VALKEY ? 1 + below(20) : op->shared ? 2000 : 8 + below(20);
+}
+
+static void put_insert(struct words *words, const struct op *op, enum family family)
+{
+    put(words, "ERROR");
+    put(words, rate_of(op, family));
+    put(words, "CAPACITY");
+    put_number(words, "", capacity_of(op, family));
+    put_family(words, family);
+    put(words, "ITEMS");
+    put_items(words, op);
+}
+
+static void put_databases(struct words *words, unsigned client, const struct op *op)
+{
+    if (op->kind == OP_FLUSHDB)
+        return;
+    put_number(words, "", command_database(false, client, op->name));
+    put_number(words, "", command_database(false, client, opposite(op->name)));
+}
+
+static void put_names(struct words *words, char names[2][NAME_SIZE], unsigned client, const struct op *op)
+{
+    const char *name = command_name(names[0], op->shared, client, op->name);
+    const char *to = command_name(names[1], false, client, op->to);
+    unsigned database = command_database(false, client, op->to);
+    put(words, op->kind == OP_MERGE ? to : name);
+    if (op->kind == OP_RENAME || op->kind == OP_COPY || op->kind == OP_MERGE)
+        put(words, op->kind == OP_MERGE ? name : to);
+    if (op->kind == OP_MOVE)
+        put_number(words, "", database);
+    if (op->kind == OP_COPY && database != command_database(false, client, op->name)) {
+        put(words, "DB");
+        put_number(words, "", database);
+    }
+    if (op->kind == OP_COPY && op->replace)
+        put(words, "REPLACE");
+}
+
+static void put_restore(struct words *words, struct op *op, const struct model_dump *dump)
+{
+    op->value = dump->filter;
+    put_number(words, "", op->ms);
+    words->len[words->n] = dump->len;
+    put(words, dump->bytes);
+    if (op->replace)
+        put(words, "REPLACE");
+}
+
+static void put_op(struct words *words, char names[2][NAME_SIZE], unsigned client, struct op *op, enum family family,
+                   const struct model_dump *dump)
+{
+    static const char *const manys[OP_KINDS] = {[OP_ADD] = "BF.MADD", [OP_EXISTS] = "BF.MEXISTS"};
+    bool inserts = op->kind == OP_ADD && family != FAMILY_PLAIN;
+    put(words, inserts ? "BF.INSERT" : op->many ? manys[op->kind] : model_word(op->kind));
+    if (op->kind >= OP_SAVE)
+        return;
+    if (op->kind == OP_SWAPDB || op->kind == OP_FLUSHDB) {
+        put_databases(words, client, op);
+        return;
+    }
+    put_names(words, names, client, op);
+    if (op->kind == OP_RESERVE) {
+        put(words, rate_of(op, family));
+        put_number(words, "", capacity_of(op, family));
+        put_family(words, family != FAMILY_PLAIN ? family : below(2) ? FAMILY_BLOCKED : FAMILY_PLAIN);
+        if (op->ms) {
+            put(words, "TTL");
+            put_number(words, "", op->ms / 1000);
+        }
+    }
+    if (op->kind == OP_PEXPIRE || op->kind == OP_PEXPIREAT)
+        put_number(words, "", op->ms);
+    if (op->kind == OP_RESTORE)
+        put_restore(words, op, dump);
+    if (inserts)
+        put_insert(words, op, family);
+    else if (op->kind == OP_ADD || op->kind == OP_EXISTS)
+        put_items(words, op);
+}
+
+static void show(const struct words *words, unsigned client, unsigned database)
+{
+    printf("%14.6f  %u:%u >", (double)schedule_now_ns() / 1e9, client, database);
+    for (unsigned i = 0; i < words->n; i++)
+        printf(" %s%c", words->len[i] ? "..." : words->word[i], i + 1 < words->n ? ' ' : '\n');
+}
+
+static void select_database(struct sim_client *to, unsigned database)
+{
+    char text[8];
+    snprintf(text, sizeof(text), "%u", database);
+    sim_client_words(to, 2, (const char *[]){"SELECT", text});
+}
+
+void command_send(struct sim_client *to, const struct model *model, unsigned client, struct op *op, bool shown)
+{
+    char names[2][NAME_SIZE];
+    struct words words = {.n = 0};
+    enum family family =
+        op->shared ? model->shared_family[op->name] : model_family_of(model->clients[client].family, op->name);
+    unsigned database = op->kind < OP_SAVE ? command_database(op->shared, client, op->name) : 0;
+    put_op(&words, names, client, op, family, &model->clients[client].dump);
+    if (shown)
+        show(&words, client, database);
+    op->exec &= database == 0 && family != FAMILY_KEYED; /* its key may have to be read first */
+    op->before = op->after = op->exec || database;
+    op->when.sent_ns = schedule_now_ns();
+    op->when.sent_ms = schedule_day_ms();
+    if (op->exec)
+        sim_client_words(to, 1, (const char *[]){"MULTI"});
+    if (database)
+        select_database(to, database);
+    for (unsigned i = 0; i < words.n; i++)
+        words.len[i] = words.len[i] ? words.len[i] : strlen(words.word[i]);
+    sim_client_bytes(to, words.n, words.word, words.len);
+    if (op->exec)
+        sim_client_words(to, 1, (const char *[]){"EXEC"});
+    if (database)
+        select_database(to, 0);
+}

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """links.py SOURCE: the links between the pages of the repository lead to files and headings that exist, docs/README.md leads
-to every page of docs/, and numbered headings count from 1."""
+to every page of docs/, and numbered headings count from 1. A page of docs/ begins with whom it is for, and has at most 300 lines."""
 import os
 import re
 import subprocess
@@ -9,6 +9,8 @@ import sys
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)|(?:src|href|srcset)=\"([^\"]+)\"")
 HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
 NUMBERED = re.compile(r"^## (\d+)\. ", re.MULTILINE)
+PAGE_LINES = 300
+LONG = ("docs/FORMAT.md", "docs/SETTINGS.md", "docs/COMMAND_LIST.md")  # looked up, not read
 FENCED = re.compile(r"^ *```.*?^ *```", re.MULTILINE | re.DOTALL)
 
 
@@ -44,6 +46,13 @@ def main():
             if page == "docs/README.md":
                 led_to.add(path)
     for page in pages:
+        if re.fullmatch(r"docs/(?!README)\w+\.md", page):
+            with open(page, encoding="utf-8") as file:
+                lines = file.read().splitlines()
+            if not lines[2].startswith("For "):
+                wrong.append(f"{page}: its first sentence does not say whom it is for")
+            if len(lines) > PAGE_LINES and page not in LONG:
+                wrong.append(f"{page}: {len(lines)} lines, more than {PAGE_LINES}")
         if page.startswith("docs/") and page.count("/") == 1 and page not in led_to | {"docs/README.md"}:
             wrong.append(f"docs/README.md does not lead to {page}")
     print("\n".join(wrong) or f"{len(pages)} pages")

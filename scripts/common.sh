@@ -14,7 +14,7 @@ client_packages=(python3 python3-redis curl openssl libcurl4-openssl-dev
     prometheus golang-go golang-github-gomodule-redigo-dev node-redis postgresql python3-psycopg2) # without them pages are skipped
 lint_packages=(clang clang-format clang-tidy git python3)
 package_packages=(build-essential debhelper help2man fakeroot git xz-utils)
-package_test_packages=("${package_packages[@]}" lintian debootstrap systemd-container)
+package_test_packages=("${package_packages[@]}" python3 rpm lintian debootstrap systemd-container)
 
 # In bold where it goes to a terminal (no-color.org).
 bold= plain=

@@ -177,6 +177,8 @@ static uint32_t query_layer(const struct bloom_batch *batch, const struct bloom_
 
     if (batch->n >= FEW && bloom_vector_fits(layer->geometry))
         return bloom_vector_query(bloom_layer_words(layer), layer->geometry, batch->h1, batch->h2, wanted);
+    if (blocked_vector_fits(layer->geometry))
+        return blocked_vector_query(bloom_layer_words(layer), layer->geometry, batch->h1, batch->h2, wanted);
     for (; wanted; wanted &= wanted - 1) {
         unsigned i = (unsigned)__builtin_ctz(wanted);
         present |= (uint32_t)bloom_layer_test(layer, hash_of(batch, i)) << i;
@@ -405,6 +407,9 @@ static uint32_t locate(const struct bloom_batch *batch, const struct bloom_layer
     if (bloom_vector_fits(newest->geometry)) {
         present = bloom_vector_locate(bloom_layer_words(newest), newest->geometry, batch->h1, batch->h2, batch->n,
                                       missing->bit, missing->n);
+    } else if (blocked_vector_fits(newest->geometry)) {
+        present = blocked_vector_locate(bloom_layer_words(newest), newest->geometry, batch->h1, batch->h2, batch->n,
+                                        missing->bit, missing->n);
     } else {
         for (size_t i = 0; i < batch->n; i++) {
             bloom_layer_bits(newest, hash_of(batch, i), missing_of(missing, i));

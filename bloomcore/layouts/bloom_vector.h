@@ -76,4 +76,18 @@ uint32_t bloom_vector_locate(const _Atomic uint64_t *words, const struct bloom_g
 void bloom_vector_prefetch(const _Atomic uint64_t *words, const struct bloom_geometry *geometry,
                            const uint64_t h1[BLOOM_BATCH], const uint64_t h2[BLOOM_BATCH], size_t n, unsigned count);
 
+/* ---- blocked_vector.c: layers in blocks, whose items are tested by one load each ---- */
+
+static inline bool blocked_vector_fits(const struct bloom_geometry *geometry)
+{
+    return bloom_vector_enabled && geometry->walk == BLOOM_WALK_BLOCK;
+}
+
+/* bloom_vector_query() and bloom_vector_locate() of such a layer. Need blocked_vector_fits(). */
+uint32_t blocked_vector_query(const _Atomic uint64_t *words, const struct bloom_geometry *geometry,
+                              const uint64_t h1[BLOOM_BATCH], const uint64_t h2[BLOOM_BATCH], uint32_t wanted);
+uint32_t blocked_vector_locate(const _Atomic uint64_t *words, const struct bloom_geometry *geometry,
+                               const uint64_t h1[BLOOM_BATCH], const uint64_t h2[BLOOM_BATCH], size_t n,
+                               uint64_t missing[BLOOM_BATCH * BLOOM_PROBE_BITS], uint8_t nmissing[BLOOM_BATCH]);
+
 #endif

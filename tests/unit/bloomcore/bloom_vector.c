@@ -32,6 +32,23 @@ static struct bloom_geometry geometry_of(uint64_t nwords, unsigned k, unsigned v
     return geometry;
 }
 
+/* Of a layer in blocks, about this many. */
+static struct bloom_geometry geometry_in_blocks(uint64_t items, unsigned k)
+{
+    struct bloom_geometry geometry;
+    struct bloom_shape shape;
+
+    cr_assert_eq(blocked_size(0, items, 0.01, &shape, NULL), BLOOM_OK);
+    shape.k = (uint8_t)k;
+    bloom_geometry_init(&geometry, &shape, 0, 1, 0.01);
+    return geometry;
+}
+
+static uint64_t step(struct bloom_walk *walk, const struct bloom_geometry *geometry)
+{
+    return geometry->walk == BLOOM_WALK_BLOCK ? bloom_walk_step(walk, BLOOM_WALK_BLOCK) : bloom_walk_next(walk);
+}
+
 /* In any order of the program's constructors. */
 Test(bloom_vector_start, is_on_from_the_start_where_the_processor_has_it)
 {
@@ -197,16 +214,23 @@ Test(bloom_vector, hashing_touches_no_byte_outside_of_the_items)
 
 /* ---- queries ---- */
 
+#define LARGE 4000000 /* items of a layer of more than BLOOM_ROOM_MIN_BYTES */
+
 /* Layers with all fills; some of the items are wanted, the others are not. */
 Test(bloom_vector, finds_what_the_scalar_code_finds)
 {
     struct rng rng;
 
     rng_init(&rng, 5);
-    for (unsigned round = 0; round < 2000; round++) {
+    for (unsigned round = 0; round < 4000; round++) {
+        bool blocks = round % 2; /* a sixteenth of them is large, so that a block is not at the beginning */
         uint64_t nwords = bloom_layouts[BLOOM_NA].vector_bits / 64 + rng_below(&rng, 2000);
-        unsigned k = 1 + (unsigned)rng_below(&rng, BLOOM_MAX_K), fill = (unsigned)rng_below(&rng, 5);
-        struct bloom_geometry geometry = geometry_of(nwords, k, (unsigned)rng_below(&rng, 3));
+        unsigned k = 1 + (unsigned)rng_below(&rng, blocks ? BLOCKED_MAX_K : BLOOM_MAX_K),
+                 fill = (unsigned)rng_below(&rng, 5);
+        struct bloom_geometry geometry = blocks
+                                             ? geometry_in_blocks(1 + rng_below(&rng, round % 32 > 1 ? 9999 : LARGE), k)
+                                             : geometry_of(nwords, k, (unsigned)rng_below(&rng, 3));
+        nwords = geometry.nwords;
         _Atomic uint64_t *words = malloc(nwords * 8);
         uint64_t h1[BLOOM_BATCH], h2[BLOOM_BATCH];
         uint32_t wanted = round % 3 ? (uint32_t)rng_next(&rng) : UINT32_MAX, present = 0;
@@ -223,7 +247,7 @@ Test(bloom_vector, finds_what_the_scalar_code_finds)
             struct bloom_walk walk = bloom_walk_start(&geometry, (struct bloom_hash){h1[i], h2[i]});
             bool add = rng_below(&rng, 3) == 0;
             for (unsigned j = 0; j < k; j++) {
-                uint64_t bit = bloom_walk_next(&walk);
+                uint64_t bit = step(&walk, &geometry);
                 if (add)
                     words[bit / 64] |= UINT64_C(1) << bit % 64;
             }
@@ -232,7 +256,7 @@ Test(bloom_vector, finds_what_the_scalar_code_finds)
             struct bloom_walk walk = bloom_walk_start(&geometry, (struct bloom_hash){h1[i], h2[i]});
             bool all = wanted >> i & 1;
             for (unsigned j = 0; j < k; j++) {
-                uint64_t bit = bloom_walk_next(&walk);
+                uint64_t bit = step(&walk, &geometry);
                 all = all && (words[bit / 64] >> bit % 64 & 1);
             }
             present |= (uint32_t)all << i;
@@ -240,22 +264,25 @@ Test(bloom_vector, finds_what_the_scalar_code_finds)
         size_t n = 1 + rng_below(&rng, BLOOM_BATCH);
         uint64_t missing[BLOOM_BATCH * BLOOM_PROBE_BITS];
         uint8_t nmissing[BLOOM_BATCH];
-        uint32_t located = bloom_vector_locate(words, &geometry, h1, h2, n, missing, nmissing),
+        uint32_t located = (blocks ? blocked_vector_locate : bloom_vector_locate)(words, &geometry, h1, h2, n, missing,
+                                                                                  nmissing),
                  first_n = (uint32_t)((UINT64_C(1) << n) - 1);
         cr_assert_eq(located & wanted, present & first_n, "round %u", round);
         for (size_t i = 0; i < n; i++) {
             struct bloom_walk walk = bloom_walk_start(&geometry, (struct bloom_hash){h1[i], h2[i]});
             unsigned left = 0;
             for (unsigned j = 0; j < k; j++) {
-                uint64_t bit = bloom_walk_next(&walk);
+                uint64_t bit = step(&walk, &geometry);
                 if (!(atomic_load(&words[bit / 64]) >> (bit % 64) & 1))
                     cr_assert_eq(missing[i * bloom_vector_stride(&geometry) + left++], bit);
             }
             cr_assert_eq(nmissing[i], left);
             cr_assert_eq(located >> i & 1, left == 0);
         }
-        bloom_vector_prefetch(words, &geometry, h1, h2, 1 + rng_below(&rng, BLOOM_BATCH), k);
-        cr_assert_eq(bloom_vector_query(words, &geometry, h1, h2, wanted), present, "round %u", round);
+        if (!blocks)
+            bloom_vector_prefetch(words, &geometry, h1, h2, 1 + rng_below(&rng, BLOOM_BATCH), k);
+        cr_assert_eq((blocks ? blocked_vector_query : bloom_vector_query)(words, &geometry, h1, h2, wanted), present,
+                     "round %u", round);
         free((void *)words);
     }
 }

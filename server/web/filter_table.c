@@ -13,9 +13,9 @@
 #include "server.h"
 #include "sstables.h"
 
-enum sort_key { SORT_NAME, SORT_ITEMS, SORT_CAPACITY, SORT_FILL, SORT_RATE, SORT_OVER, SORT_BYTES, SORT_LAYERS };
-static const char *const sort_names[] = {"name", "items", "capacity", "fill", "rate", "over", "bytes", "layers"};
-#define SORTS (sizeof(sort_names) / sizeof(sort_names[0]))
+enum sort_key { BY_NAME, BY_ITEMS, BY_CAPACITY, BY_FILL, BY_RATE, BY_OVER, BY_BYTES, BY_LAYERS, BY_QUERIES };
+static const char *const sorts[] = {"name", "items", "capacity", "fill", "rate", "over", "bytes", "layers", "queries"};
+#define SORTS (sizeof(sorts) / sizeof(sorts[0]))
 
 struct row {
     double number; /* the sort key; filters in quarantine are above all others: they need attention */
@@ -48,22 +48,24 @@ static double number_of(const struct filter_facts *facts, enum sort_key sort)
     if (facts->quarantined)
         return INFINITY;
     switch (sort) {
-    case SORT_NAME:
+    case BY_NAME:
         break;
-    case SORT_ITEMS:
+    case BY_ITEMS:
         return (double)facts->items;
-    case SORT_CAPACITY:
+    case BY_CAPACITY:
         return (double)facts->capacity;
-    case SORT_FILL:
+    case BY_FILL:
         return fill_of(facts);
-    case SORT_RATE:
+    case BY_RATE:
         return facts->rate;
-    case SORT_OVER:
+    case BY_OVER:
         return facts->requested_rate > 0 ? facts->rate / facts->requested_rate : 0;
-    case SORT_BYTES:
+    case BY_BYTES:
         return (double)facts->bytes;
-    case SORT_LAYERS:
+    case BY_LAYERS:
         return facts->layers;
+    case BY_QUERIES:
+        return (double)(facts->usage.hits + facts->usage.misses);
     }
     return 0;
 }
@@ -72,12 +74,12 @@ static double number_of(const struct filter_facts *facts, enum sort_key sort)
 static int compare(const struct filter_table *table, const struct row *a, const struct row *b)
 {
     int order = 0;
-    if (table->sort != SORT_NAME)
+    if (table->sort != BY_NAME)
         order = (a->number > b->number) - (a->number < b->number);
     bool by_name = order == 0;
     if (by_name)
         order = slice_compare((struct slice){a->key, a->key_len}, (struct slice){b->key, b->key_len});
-    return table->descending && (!by_name || table->sort == SORT_NAME) ? -order : order;
+    return table->descending && (!by_name || table->sort == BY_NAME) ? -order : order;
 }
 
 /* ---- the rows ---- */
@@ -123,7 +125,8 @@ void filter_table_visit(void *ctx, struct slice key, struct entry *entry)
     table->matched++;
     if (table->most == 0)
         return;
-    filter_facts_count(entry, table->sort == SORT_RATE || table->sort == SORT_OVER, &row.facts);
+    filter_facts_count(entry, table->sort == BY_RATE || table->sort == BY_OVER, &row.facts);
+    counters_usage(table->server->stats.counters, entry->id, &row.facts.usage);
     row.number = number_of(&row.facts, table->sort);
     row.key_len = key.len < FILTER_TABLE_KEY ? key.len : FILTER_TABLE_KEY;
     row.key = (char *)(uintptr_t)key.ptr; /* for the comparison */
@@ -139,6 +142,7 @@ void filter_table_visit(void *ctx, struct slice key, struct entry *entry)
     *kept = (struct row){.number = row.number, .key_len = row.key_len, .key = name};
     kept->reason = reason ? strdup(reason) : NULL;
     filter_facts(table->server, key, entry, &kept->facts);
+    kept->facts.usage = row.facts.usage;
     put(table, kept);
 }
 
@@ -167,8 +171,8 @@ static int compile(struct filter_table *table, struct slice search)
 static int read_query(struct filter_table *table, const struct filter_query *query)
 {
     size_t sort = 0;
-    while (sort < SORTS && (query->sort.len != strlen(sort_names[sort]) ||
-                            memcmp(query->sort.ptr, sort_names[sort], query->sort.len) != 0))
+    while (sort < SORTS &&
+           (query->sort.len != strlen(sorts[sort]) || memcmp(query->sort.ptr, sorts[sort], query->sort.len) != 0))
         sort++;
     if (sort == SORTS || query->limit > FILTER_TABLE_PAGE || query->offset > FILTER_TABLE_ROWS)
         return -EINVAL;
@@ -262,6 +266,7 @@ void filter_table_write(struct filter_table *table, uint64_t busy_ns, struct buf
         json_begin(out, NULL, '{');
         write_key(out, table->rows[i]);
         filter_facts_json(&table->rows[i]->facts, out);
+        json_count(out, "queries", table->rows[i]->facts.usage.hits + table->rows[i]->facts.usage.misses);
         if (table->rows[i]->reason)
             json_str(out, "reason", table->rows[i]->reason);
         json_end(out, '}');

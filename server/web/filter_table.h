@@ -23,7 +23,7 @@ struct server;
 /* The rows that are asked for. */
 struct filter_query {
     struct slice search; /* a glob, or text within the name; "": all */
-    struct slice sort;   /* name, items, capacity, fill, rate, over, bytes, layers */
+    struct slice sort;   /* name, items, capacity, fill, rate, over, bytes, layers, queries */
     bool descending;
     bool quarantined; /* only these */
     uint64_t offset, limit;

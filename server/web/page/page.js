@@ -2,13 +2,13 @@
 'use strict'
 
 const REFRESH_MS = 2000
-const POINTS = 150 // of a curve that the page draws by itself
+const POINTS = 3600000 / REFRESH_MS // of the curves of a filter, which the page draws by itself: an hour
 const HISTORY_MS = 10000
 const CERTIFICATE_DAYS = 14 // before its end
 const PATIENCE_MS = 5000 // without an answer; then the age of what is shown is told
 const main = document.getElementById('main')
 let past = { points: [], askedMs: 0 } // the daemon's last hour
-let filterPoints = { key: null, items: [] }
+let filterPoints = { key: null, fill: [], rate: [] }
 let shown = 0 // counts views: answers to an earlier one are dropped
 let timer = 0
 let askedMs = 0 // since when an answer has been awaited; 0: none is
@@ -50,7 +50,7 @@ function spark(points, label, room) {
   const path = document.createElementNS(ns, 'path')
   const known = points.filter((value) => value != null)
   const most = Math.max(1e-9, ...known), width = Math.max(2, room, points.length) - 1
-  const low = label === 'items' ? Math.min(...known, most) : 0
+  const low = label === 'fill' ? Math.min(...known, most) : 0
   const y = (value) => 29 - (28 * (value - low)) / Math.max(1e-9, most - low)
   let begins = true
   const line = points.map((value, i) => {
@@ -237,7 +237,7 @@ async function overview(params, asked) {
 
 // ---- filters ----
 
-const COLUMNS = [['name', 'name'], ['items', 'items'], ['capacity', 'capacity'], ['fill', 'fill'], ['rate', 'rate now'], ['over', 'of the rate asked'], ['bytes', 'memory'], ['layers', 'layers']]
+const COLUMNS = [['name', 'name'], ['items', 'items'], ['capacity', 'capacity'], ['fill', 'fill'], ['rate', 'rate now'], ['over', 'of the rate asked'], ['bytes', 'memory'], ['layers', 'layers'], ['queries', 'queries']]
 
 function filterTitle(row) {
   return (row.db ? 'database ' + row.db + ': ' : '') + (row.name || '(empty name)')
@@ -256,12 +256,12 @@ function kind(row, nowMs) {
 
 function filterRow(row, nowMs) {
   const name = el('td', { class: 'name' }, filterLink(row))
-  if (row.quarantined) return el('tr', {}, name, el('td', { class: 'warn words', colspan: 8 }, 'quarantined: ' + (row.reason || 'no reason is known')))
-  if (row.unread) return el('tr', {}, name, el('td', {}, kind(row, nowMs)), el('td', { class: 'soft', colspan: 7 }, 'not read yet: the first query reads it'))
+  if (row.quarantined) return el('tr', {}, name, el('td', { class: 'warn words', colspan: 9 }, 'quarantined: ' + (row.reason || 'no reason is known')))
+  if (row.unread) return el('tr', {}, name, el('td', {}, kind(row, nowMs)), el('td', { class: 'soft', colspan: 8 }, 'not read yet: the first query reads it'))
   const over = row.asked ? row.rate / row.asked : 0
   return el('tr', {}, name, el('td', {}, kind(row, nowMs)), el('td', {}, compact(row.items)), el('td', {}, compact(row.capacity)),
     el('td', { class: fillLevel(row) }, percent(row.fill), bar(row.fill, fillLevel(row))), el('td', { class: rateLevel(row) }, rate(row.rate)),
-    el('td', {}, percent(over), bar(over, rateLevel(row))), el('td', {}, bytes(row.bytes)), el('td', {}, number(row.layers)))
+    el('td', {}, percent(over), bar(over, rateLevel(row))), el('td', {}, bytes(row.bytes)), el('td', {}, number(row.layers)), el('td', {}, compact(row.queries)))
 }
 
 function withParams(params, changes) {
@@ -345,18 +345,19 @@ function windowTitle(w) {
 async function filter(params, asked) {
   const key = params.get('key') || ''
   const [now, f] = await Promise.all([asked, ask('/api/filter?key=' + encodeURIComponent(key))])
-  if (filterPoints.key !== key) filterPoints = { key, items: [] }
-  push(filterPoints.items, f.items)
+  if (filterPoints.key !== key) filterPoints = { key, fill: [], rate: [] }
+  push(filterPoints.fill, f.fill)
+  push(filterPoints.rate, f.measured)
   const title = filterTitle(f)
   if (f.quarantined) return [card(title, el('p', { class: 'bad' }, 'quarantined: ' + f.reason))]
   if (f.unread) return [card(title, el('p', { class: 'soft' }, 'its file has not been read yet: the first query reads it'))]
   const queries = f.hits + f.misses
   const measured = { rate: f.measured, asked: f.asked }
   return [el('h2', { id: 'filter' }, title), el('div', { class: 'cards' },
-    card('Items', el('div', { class: 'big' }, number(f.items)), spark(filterPoints.items, 'items', POINTS),
+    card('Items', el('div', { class: 'big' }, number(f.items)), spark(filterPoints.fill, 'fill', 0),
       list([['kind', kind(f, now.nowMs)], ['layout', f.layout], f.key ? ['key', f.key] : null, ['capacity', number(f.capacity) + (f.sstable ? '' : f.fixed ? ', fixed' : ', grows')], ['fill', el('span', {}, percent(f.fill), bar(f.fill, fillLevel(f))), fillLevel(f)], ['memory', bytes(f.bytes)],
         ['expires', f.expiresMs ? when(f.expiresMs / 1000) : 'never']])),
-    card('False positives', el('div', { class: 'big ' + rateLevel(measured) }, rate(f.measured), bar(f.asked ? f.measured / f.asked : 0, rateLevel(measured))),
+    card('False positives', el('div', { class: 'big ' + rateLevel(measured) }, rate(f.measured), bar(f.asked ? f.measured / f.asked : 0, rateLevel(measured))), spark(filterPoints.rate, 'rate', 0),
       list([[f.cuckoo && f.each[0].asked === f.asked ? 'of one full sub-filter' : 'asked for', rate(f.asked)], [f.cuckoo ? 'from the slots' : 'from the bits', rate(f.measured)], ['from the items', rate(f.rate)], ['reported by clients', rate(f.observed)]])),
     card('Queries', el('div', { class: 'big' }, compact(queries)), list([['hits', compact(f.hits)], ['misses', compact(f.misses)], ['reported as wrong', compact(f.wrong)],
       ['counted since', f.sinceUnix ? when(f.sinceUnix) : '–']]))),

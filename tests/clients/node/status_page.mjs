@@ -78,7 +78,10 @@ const tests = {
         assert.deepEqual([full.rows[0].fill, full.rows[0].fixed, full.rows[0].capacity], [1, true, 100]);
         const low = await json('/api/filters?q=page:0??&sort=items&limit=3');
         assert.deepEqual(low.rows.map(row => row.name), ['page:000', 'page:001', 'page:002']);
-        for (const sort of ['name', 'items', 'capacity', 'fill', 'rate', 'over', 'bytes', 'layers']) {
+        await commands(Array.from({ length: 7 }, () => ['BF.EXISTS', 'page:055', 'x']));
+        const [hot] = (await json('/api/filters?sort=queries&order=desc&limit=1')).rows;
+        assert.deepEqual([hot.name, hot.queries], ['page:055', 7]);
+        for (const sort of ['name', 'items', 'capacity', 'fill', 'rate', 'over', 'bytes', 'layers', 'queries']) {
             const up = (await json(`/api/filters?sort=${sort}&limit=200`)).rows, down = (await json(`/api/filters?sort=${sort}&order=desc&limit=200`)).rows;
             assert.equal(new Set(up.map(row => row.name)).size, all.total);
             if (sort !== 'name' && sort !== 'over')
@@ -240,6 +243,7 @@ async function look(browser) {
     await browser.run(`document.querySelector('#filters tbody a').click()`);
     await browser.until(`document.querySelector('#layers tbody tr') !== null`);
     assert.equal(await browser.run(`document.getElementById('filter').textContent`), HOSTILE[0]);
+    assert.equal(await browser.run(`document.querySelectorAll('.spark').length`), 2);
     await picture(browser, 'filter');
 
     await browser.run(`location.hash = '#/filter?key=${hex('ring:items')}'`);

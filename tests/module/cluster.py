@@ -2,7 +2,6 @@
 """Filters in a cluster of six: three primaries with a replica each."""
 import os
 import random
-import re
 import subprocess
 import sys
 import time
@@ -149,14 +148,12 @@ def test_what_cannot_be_moved_is_refused_where_it_would_be_made():
     assert client.call("{a}1", ("BF.ADD", "{a}1", "x")) == 1 and client.call("{a}1", ("BF.MERGE", "{a}2", "{a}1")) == "OK"
 
 
-def document():
-    here = os.path.dirname(os.path.abspath(__file__))
-    with open(os.path.join(here, "..", "..", "docs", "CLUSTER.md"), encoding="utf-8") as file:
-        return file.read()
+SOURCE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
+sys.path.append(os.path.join(SOURCE, "examples"))
 
 
 class Executing:
-    """The only method of redis-py's clients that the recipe of docs/CLUSTER.md needs."""
+    """The only method of redis-py's clients that examples/parts.py needs."""
 
     def __init__(self, cluster):
         self.client = cluster.client()
@@ -177,14 +174,13 @@ def client_of(cluster):
 
 
 def test_one_filter_over_many_nodes():
-    """The recipe of docs/CLUSTER.md, verbatim: each item has one winner, all are found, the rate holds, no part is full
+    """examples/parts.py: each item has one winner, all are found, the rate holds, no part is full
     before the capacity is reached, and the nodes share the parts."""
-    text = document()
-    recipe = {}
-    exec(re.search(r"```python\n(.*?)```", text, re.S).group(1), recipe)
-    assert ", ".join(recipe["tags"](16)) + "." in text
+    import parts as recipe
+    with open(os.path.join(SOURCE, "docs", "CLUSTER.md"), encoding="utf-8") as file:
+        assert ", ".join(recipe.tags(16)) + "." in file.read()
     cluster = Cluster()
-    parts = recipe["Parts"](client_of(cluster), "whole", 16)
+    parts = recipe.Parts(client_of(cluster), "whole", 16)
     n, rate = 100000, 0.001
     parts.reserve(rate, n)
     names = items("item-", n)

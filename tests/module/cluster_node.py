@@ -1,12 +1,11 @@
 #!/usr/bin/env python3
-"""The recipe of docs/CLUSTER.md for node-redis, in a cluster of six, beside the one for redis-py: both have the same parts and
+"""examples/parts.mjs in a cluster of six, beside examples/parts.py: both have the same parts and
 put each item into the same part; the rate holds."""
 import os
-import re
 import subprocess
 import sys
 
-from cluster import document, Executing
+from cluster import SOURCE, Executing
 from clusters import Cluster
 from engines import items, run
 
@@ -14,18 +13,15 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 def test_one_filter_over_many_nodes_in_javascript():
-    recipe = {}
-    exec(re.search(r"```python\n(.*?)```", document(), re.S).group(1), recipe)
+    from parts import Parts
     for package in ("redis-5", "redis-6"):
         cluster = Cluster()
-        path = os.path.join(cluster.nodes[0].directory, "parts.mjs")
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(re.search(r"```js\n(.*?)```", document(), re.S).group(1))
+        path = os.path.abspath(os.path.join(SOURCE, "examples", "parts.mjs"))
         done = subprocess.run(["node", os.path.join(HERE, "parts_session.mjs"), package, path, str(cluster.nodes[0].port)],
                               capture_output=True, text=True, timeout=300, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
         print(f"      {package}: {done.stdout.strip()}")
-        parts = recipe["Parts"](Executing(cluster), "whole", 16)
+        parts = Parts(Executing(cluster), "whole", 16)
         names = items("item-", 100000)
         for i in range(0, len(names), 5000):
             assert parts.exists(names[i:i + 5000]) == [1] * 5000

@@ -1,4 +1,4 @@
-// A session with the recipe of docs/CLUSTER.md: node parts_session.mjs redis-5|redis-6 parts.mjs PORT
+// A session with examples/parts.mjs: node parts_session.mjs redis-5|redis-6 parts.mjs PORT
 import assert from 'node:assert/strict';
 import { createRequire } from 'node:module';
 import path from 'node:path';

@@ -11,7 +11,7 @@ build_packages=(gcc libc6-dev cmake ninja-build pkg-config libuv1-dev liburcu-de
 test_packages=(g++ libcriterion-dev libhiredis-dev redis-tools openssl systemd libseccomp2) # these two for tests/service
 quick_packages=("${build_packages[@]}" "${test_packages[@]}" python3 python3-redis curl git)
 client_packages=(python3 python3-redis curl openssl libcurl4-openssl-dev
-    prometheus golang-go golang-github-gomodule-redigo-dev node-redis postgresql python3-psycopg2) # without them pages are skipped
+    prometheus golang-go golang-github-gomodule-redigo-dev node-redis postgresql python3-psycopg2 mkdocs) # without them pages are skipped
 lint_packages=(clang clang-format clang-tidy git python3)
 package_packages=(build-essential debhelper help2man fakeroot git xz-utils)
 package_test_packages=("${package_packages[@]}" python3 rpm lintian debootstrap systemd-container)

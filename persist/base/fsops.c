@@ -11,6 +11,7 @@
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #define FILE_MODE      0640
@@ -121,15 +122,17 @@ static void posix_unmap(void *ctx, void *memory, size_t len)
 
 static int posix_stat(void *ctx, const char *path, struct fs_stat *stat_out)
 {
-    struct stat st;
+    struct statx st;
 
     (void)ctx;
-    if (lstat(path, &st) != 0)
+    if (statx(AT_FDCWD, path, AT_SYMLINK_NOFOLLOW, STATX_BASIC_STATS | STATX_BTIME, &st) != 0)
         return -errno;
-    stat_out->kind = S_ISREG(st.st_mode) ? FS_FILE : S_ISDIR(st.st_mode) ? FS_DIRECTORY : FS_OTHER;
-    stat_out->size = (uint64_t)st.st_size;
-    stat_out->device = (uint64_t)st.st_dev;
-    stat_out->inode = (uint64_t)st.st_ino;
+    stat_out->kind = S_ISREG(st.stx_mode) ? FS_FILE : S_ISDIR(st.stx_mode) ? FS_DIRECTORY : FS_OTHER;
+    stat_out->size = st.stx_size;
+    stat_out->device = makedev(st.stx_dev_major, st.stx_dev_minor);
+    stat_out->made_ns = 0;
+    if (st.stx_mask & STATX_BTIME)
+        stat_out->made_ns = (uint64_t)st.stx_btime.tv_sec * 1000000000 + st.stx_btime.tv_nsec;
     return 0;
 }
 

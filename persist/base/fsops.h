@@ -32,8 +32,8 @@ enum fs_kind { FS_FILE, FS_DIRECTORY, FS_OTHER };
 struct fs_stat {
     enum fs_kind kind;
     uint64_t size;
-    uint64_t device; /* the same for all that one sync_all() covers and link() reaches */
-    uint64_t inode;  /* a copy of the file has another one; 0: not known */
+    uint64_t device;  /* the same for all that one sync_all() covers and link() reaches */
+    uint64_t made_ns; /* when this file was made, which no copy has; 0: not known */
 };
 
 /* Called once per entry, "." and ".." excepted; nonzero ends the listing and is returned. */

@@ -15,7 +15,6 @@
 
 #define SUMMED     80  /* bytes of the header under its checksum, which follows them */
 #define FLAG_ENDS  1   /* of the header: ends_process */
-#define FLAG_PENDS 2   /* has_pending */
 #define LONG_FRAME 128 /* payloads from this length on have the check of the length */
 #define HEAD_FIXED 6   /* checksum and the low half of the sequence number */
 
@@ -35,7 +34,7 @@ void log_header_encode(const struct log_header *header, unsigned char bytes_out[
     le64_put(bytes_out + 48, header->generation);
     le64_put(bytes_out + 56, header->sealed);
     le64_put(bytes_out + 64, header->previous);
-    le64_put(bytes_out + 72, (header->ends_process ? FLAG_ENDS : 0u) | (header->has_pending ? FLAG_PENDS : 0u));
+    le64_put(bytes_out + 72, header->ends_process ? FLAG_ENDS : 0u);
     le64_put(bytes_out + SUMMED, XXH3_64bits(bytes_out, SUMMED));
 }
 
@@ -75,7 +74,6 @@ int log_header_decode(const unsigned char bytes[LOG_HEADER_BYTES], struct log_he
         .sealed = le64_get(bytes + 56),
         .previous = le64_get(bytes + 64),
         .ends_process = le64_get(bytes + 72) & FLAG_ENDS,
-        .has_pending = le64_get(bytes + 72) & FLAG_PENDS,
         .old = version == LOG_VERSION_OLD,
     };
     int status = check_numbers(&header, err);

@@ -31,7 +31,6 @@ struct log_header {
     uint64_t sealed;     /* frames up to this number were in it and synced when it got its name; 0: none */
     uint64_t previous;   /* number of the segment before it, which has the last frames before `first`; 0: not known */
     bool ends_process;   /* it has the pending records (log_pending.h) of that process, too: the last of its records */
-    bool has_pending;    /* the process has a file of pending records, until it ends */
     bool old;            /* decoded: its frames are of LOG_VERSION_OLD. None is written */
 };
 

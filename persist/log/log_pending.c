@@ -12,6 +12,7 @@
 #include <xxhash.h>
 
 #include "alloc.h"
+#include "log_tail.h"
 
 #define PENDING_SUFFIX ".pending"
 #define CHUNKS_MAX     (1u << 20) /* 64 GB */
@@ -112,6 +113,12 @@ int log_pending_create(struct log_pending **pending_out, const struct log_pendin
     return 0;
 }
 
+static uint64_t synced_frame(const struct log_pending *p)
+{
+    return p->fd < 0 ? p->options.frame : p->states[p->newest]->frame;
+}
+
+/* The states are in the mapped file: TAIL comes first. */
 void log_pending_destroy(struct log_pending *p, bool remove)
 {
     if (!p)
@@ -119,13 +126,14 @@ void log_pending_destroy(struct log_pending *p, bool remove)
     const struct fsops *fs = p->options.fs;
     struct log_pending *self = p;
     (void)atomic_compare_exchange_strong(&mapped, &self, NULL);
+    if (p->fd >= 0) {
+        if (remove && fs->is_at(fs->ctx, p->fd, p->path.text) == 0 &&
+            log_tail_end(fs, p->options.dir, synced_frame(p)) == 0)
+            fs->unlink(fs->ctx, p->path.text);
+        fs->close(fs->ctx, p->fd);
+    }
     for (size_t i = 0; i < p->nextents; i++)
         fs->unmap(fs->ctx, p->extents[i].memory, p->extents[i].len);
-    if (p->fd >= 0) {
-        fs->close(fs->ctx, p->fd);
-        if (remove)
-            fs->unlink(fs->ctx, p->path.text);
-    }
     lock_deinit(&p->lock);
     free(p->extents);
     free(p);
@@ -185,22 +193,6 @@ static void write_state(const struct log_pending *p, struct pending_state *state
     atomic_signal_fence(memory_order_seq_cst);
 }
 
-uint64_t pending_place(const struct fsops *fs, const char *path, uint64_t salt)
-{
-    struct {
-        char boot[FS_BOOT_SIZE];
-        uint64_t device, inode;
-    } place;
-    struct fs_stat st;
-
-    fs_boot(fs, place.boot);
-    if (!place.boot[0] || fs->stat(fs->ctx, path, &st) != 0 || !st.inode)
-        return 0;
-    place.device = st.device;
-    place.inode = st.inode;
-    return XXH3_64bits_withSeed(&place, sizeof(place), salt);
-}
-
 /* An existing file is of a process that recorded nothing; otherwise its number would not be ours. */
 static int make_file(struct log_pending *p)
 {
@@ -229,7 +221,6 @@ static int make_file(struct log_pending *p)
         .process = o->process,
         .generation = o->generation,
         .salt = o->salt,
-        .place = pending_place(fs, p->path.text, o->salt),
     };
     memcpy(header.magic, PENDING_MAGIC, sizeof(header.magic));
     header.check = XXH3_64bits(&header, offsetof(struct pending_header, check));
@@ -241,6 +232,7 @@ static int make_file(struct log_pending *p)
     struct pending_hold *hold = (struct pending_hold *)(void *)(bytes + PENDING_HOLD_AT);
     atomic_store(&hold->size, p->size);
     atomic_store(&p->hold, hold);
+    (void)!log_tail_begin(fs, o->dir, o->process); /* without it a start cannot miss the file: it needs no more */
     return 0;
 }
 
@@ -269,6 +261,28 @@ int log_pending_make(struct log_pending *p)
     int rc = p->fd < 0 ? make_file(p) : 0;
     lock_give(&p->lock);
     return rc;
+}
+
+int log_pending_settled(struct log_pending *p)
+{
+    const struct log_pending_options *o = &p->options;
+
+    lock_take(&p->lock);
+    int rc = log_tail_end(o->fs, o->dir, synced_frame(p));
+    if (rc == 0 && p->fd >= 0)
+        (void)!log_tail_begin(o->fs, o->dir, o->process);
+    lock_give(&p->lock);
+    return rc;
+}
+
+void log_pending_look(struct log_pending *p)
+{
+    const struct log_pending_options *o = &p->options;
+
+    lock_take(&p->lock);
+    if (p->fd >= 0 && o->fs->is_at(o->fs->ctx, p->fd, p->path.text) == -ESTALE)
+        (void)!log_tail_end(o->fs, o->dir, synced_frame(p));
+    lock_give(&p->lock);
 }
 
 int log_pending_reserve(struct log_pending *p, struct pending_spare *spare, size_t n)

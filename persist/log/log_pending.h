@@ -61,11 +61,19 @@ struct log_pending_options {
 int log_pending_create(struct log_pending **pending_out, const struct log_pending_options *options)
     __attribute__((warn_unused_result));
 
-/* `remove`: all records are in the log, so the file is deleted. NULL is fine. */
+/* `remove`: all records are in the log, so TAIL states its end and the file is deleted. NULL is fine. */
 void log_pending_destroy(struct log_pending *pending, bool remove);
 
 /* Makes the file, unless it exists. 0 or -errno. */
 int log_pending_make(struct log_pending *pending) __attribute__((warn_unused_result));
+
+/* The files of earlier processes are not needed any more: TAIL names the last frame, and this process's file. 0 or
+ * -errno. */
+int log_pending_settled(struct log_pending *pending) __attribute__((warn_unused_result));
+
+/* A save has begun. If another program has removed the file, no start can miss it: what a kill loses of the records in
+ * it cannot be told. */
+void log_pending_look(struct log_pending *pending);
 
 /* After SIGBUS: the path of this process's file if it is shorter than what is mapped of it; otherwise NULL. A signal
  * handler may call it. */
@@ -161,6 +169,7 @@ uint64_t log_pending_number(const char *name); /* 0: not such a name */
 
 /* How far the log has the process: its frames end with `frame`, at these places. */
 struct pending_known {
+    bool here; /* TAIL names the file: all of it must be here, and the frames before it in the log */
     uint64_t frame;
     const struct log_place *places;
     size_t nplaces;
@@ -168,8 +177,6 @@ struct pending_known {
 };
 
 struct pending_found {
-    bool here; /* it is no copy, and the machine has not restarted since it was made: all of it must be here, and the
-                * frames before it in the log */
     uint64_t process;
     uint64_t generation;
     uint64_t salt;
@@ -179,8 +186,8 @@ struct pending_found {
     bool has_controls;
 };
 
-/* Reads the file of a process. 0, LOG_DAMAGED (not a valid file: unless it is `here`, a power failure may leave this),
- * LOG_NEWER, -ENOMEM or another -errno. */
+/* Reads the file of a process. 0, LOG_DAMAGED (not a valid file: a copy or a power failure may leave this), LOG_NEWER,
+ * -ENOMEM or another -errno. */
 int log_pending_read(const struct fsops *fs, const char *path, const struct pending_known *known,
                      struct pending_found *found_out, struct errbuf *err) __attribute__((warn_unused_result));
 
@@ -199,7 +206,6 @@ struct pending_header {
     uint64_t generation;
     uint64_t salt;
     uint64_t check; /* XXH3-64 of the bytes before it */
-    uint64_t place; /* pending_place() */
 };
 
 struct pending_hold {
@@ -218,9 +224,6 @@ struct pending_state {
     uint64_t control;
     struct log_place places[];
 };
-
-/* Follows from the file itself, not from its name, and from the boot of the machine; 0: not known. */
-uint64_t pending_place(const struct fsops *fs, const char *path, uint64_t salt);
 
 size_t pending_state_bytes(unsigned nstreams); /* of one, used */
 uint64_t pending_state_check(const struct pending_state *state, unsigned nstreams, uint64_t salt);

@@ -22,7 +22,6 @@ struct reading {
     const struct fsops *fs;
     const char *path;
     const struct pending_known *known;
-    bool here;
     int fd;
     struct pending_header header;
     struct pending_hold hold;
@@ -100,7 +99,6 @@ static int read_header(struct reading *r, struct errbuf *err)
         return errbuf_fail(err, LOG_NEWER,
                            WRITTEN_BY_NEWER ": its format has version %u, and this program knows version %d",
                            h->version, LOG_VERSION);
-    r->here = h->place && h->place == pending_place(r->fs, r->path, h->salt);
     return h->nstreams == 0 || h->nstreams > 65536 ? not_written(err) : 0;
 }
 
@@ -369,7 +367,6 @@ int log_pending_read(const struct fsops *fs, const char *path, const struct pend
         errbuf_set(err, "%s", fs_error_text(rc));
     if (rc != 0)
         log_bytes_deinit(&found.payload);
-    found.here = r.here;
     *found_out = found;
     if (r.fd >= 0)
         fs->close(fs->ctx, r.fd);

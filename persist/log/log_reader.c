@@ -125,6 +125,12 @@ static void find_next(struct log_reader *r, struct segment *segment, const struc
     r->expected = known < segment->limit ? known + 1 : segment->limit;
 }
 
+/* Who states how far the log goes at least. */
+static const char *stated_by(const struct log_reader *r)
+{
+    return r->tail.frame ? "TAIL" : "the MANIFEST";
+}
+
 /* An invalid frame at `*at`. Moves on to where reading continues, the end of the file in most cases. */
 static int pass_over(struct log_reader *r, struct segment *segment, const struct bytes *file, size_t *at,
                      struct errbuf *err)
@@ -141,7 +147,7 @@ static int pass_over(struct log_reader *r, struct segment *segment, const struct
                        r->expected, *at, witness);
         else
             errbuf_set(err, "frame %" PRIu64 " at byte %zu is invalid, but %s states that it was synced", r->expected,
-                       *at, saved ? "the MANIFEST" : "its header");
+                       *at, saved ? stated_by(r) : "its header");
         int rc = log_found_damage(r, segment, err);
         find_next(r, segment, file, at);
         return rc;
@@ -281,23 +287,6 @@ static struct segment *last_segment(struct log_reader *r)
     return last ? &r->segments[last - 1] : NULL;
 }
 
-/* A process that was killed has left a file. */
-static void note_missing_file(struct log_reader *r)
-{
-    const struct segment *last = last_segment(r);
-
-    if (!last || !last->has_pending || last->ended || last->ends_process)
-        return;
-    for (size_t i = 0; i < r->pending.nfiles; i++)
-        if (r->pending.files[i] == last->process)
-            return;
-    r->summary.unknown = true;
-    log_report(r, STORE_WARNING,
-               "%s/%08" PRIu64 ".pending is missing: the process did not end by itself, and whether this file had its "
-               "last records is unknown",
-               r->log_dir.text, last->process);
-}
-
 /* The pending records of a process, as the next frame. */
 static int take_pending(struct log_reader *r, uint64_t process, struct errbuf *err)
 {
@@ -319,7 +308,7 @@ static int take_pending(struct log_reader *r, uint64_t process, struct errbuf *e
     return 0;
 }
 
-/* A save notes how far the log is on the disk, then takes place. */
+/* A save, and a process that ends, note how far the log is on the disk. */
 static int check_reach(struct log_reader *r, struct errbuf *err)
 {
     struct segment *last = last_segment(r);
@@ -336,12 +325,11 @@ static int check_reach(struct log_reader *r, struct errbuf *err)
         return 0; /* the loss of everything has been reported */
     if (last)
         errbuf_set(err,
-                   "it ends before frame %" PRIu64 ", but the MANIFEST belongs to a save after frames up to %" PRIu64
-                   " were written: the log is older than the MANIFEST, or has lost its end",
-                   end, reached);
+                   "it ends before frame %" PRIu64 ", but %s was written after frames up to %" PRIu64
+                   ": the log is older than %s, or has lost its end",
+                   end, stated_by(r), reached, stated_by(r));
     else
-        errbuf_set(err, "it is missing, but the MANIFEST belongs to a save after frames up to %" PRIu64 " were written",
-                   reached);
+        errbuf_set(err, "it is missing, but %s was written after frames up to %" PRIu64, stated_by(r), reached);
     return log_found_damage(r, last ? last : &(struct segment){.number = r->summary.next_segment}, err);
 }
 
@@ -359,6 +347,11 @@ static int first_segment_is_there(struct log_reader *r, struct errbuf *err)
 
 static int read_all(struct log_reader *r, struct errbuf *err)
 {
+    TRY(log_tail_read(r->fs, r->options.dir, &r->tail, err));
+    if (r->tail.frame > r->options.reached)
+        r->options.reached = r->tail.frame;
+    else
+        r->tail.frame = 0;
     TRY(log_find_segments(r, err));
     TRY(first_segment_is_there(r, err));
     for (size_t i = 0; i < r->nsegments; i++) {
@@ -371,7 +364,7 @@ static int read_all(struct log_reader *r, struct errbuf *err)
         TRY(read_segment(r, &r->segments[i], err));
     }
     TRY(check_reach(r, err));
-    note_missing_file(r);
+    TRY(log_find_pending(r, err));
     const struct segment *last = last_segment(r);
     if (last && !last->gaps && r->summary.synced + 1 < r->expected)
         r->summary.tail = r->expected - 1 - r->summary.synced;
@@ -380,7 +373,7 @@ static int read_all(struct log_reader *r, struct errbuf *err)
     r->expected = (r->expected ? r->expected : 1) + r->pending.n;
     r->summary.next_segment += r->pending.n;
     r->summary.unsettled =
-        r->summary.tail || r->summary.torn_bytes || r->pending.nfiles || r->summary.unknown || (last && last->gaps);
+        r->summary.tail || r->summary.torn_bytes || r->pending.nfiles || r->pending.lost || (last && last->gaps);
     return 0;
 }
 
@@ -421,6 +414,7 @@ void log_reader_close(struct log_reader *r)
         log_bytes_deinit(&r->pending.found[i].payload);
     free(r->pending.found);
     free(r->pending.files);
+    free(r->tail.processes);
     free(r->known.places);
     free(r->segments);
     free(r);
@@ -527,7 +521,7 @@ int log_reader_adds(struct log_reader *r, size_t part,
     return read_again(r, segment, visit_adds, &visitor, err);
 }
 
-int log_reader_settle(struct log_reader *r, struct errbuf *err)
+int log_reader_settle(struct log_reader *r, struct log_pending *pending, struct errbuf *err)
 {
-    return log_settle(r, last_segment(r), err);
+    return log_settle(r, last_segment(r), pending, err);
 }

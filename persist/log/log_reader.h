@@ -22,6 +22,7 @@
 #include "log_payload.h"
 #include "store.h"
 
+struct log_pending;
 struct log_reader;
 
 enum log_on_damage {
@@ -64,7 +65,6 @@ struct log_reader_summary {
     uint64_t synced;        /* frames up to this number are on the disk for certain */
     uint64_t tail;          /* number of frames after it */
     bool unsettled;         /* log_reader_settle() has something to do */
-    bool unknown;           /* a killed process's file of pending records is missing */
     uint64_t pending;       /* processes whose records were pending when they died */
 };
 
@@ -94,8 +94,10 @@ int log_reader_adds(struct log_reader *reader, size_t part,
  * processes, each as a segment, which have the last numbers before next_segment and next_sequence. After a failed sync
  * a segment may be readable from memory only, and another sync would not bring it to the disk: so it is copied, without
  * a torn tail, which becomes a file of its own. To be called before anything is written that builds upon them, and
- * again if it fails. 0 or -errno. */
-int log_reader_settle(struct log_reader *reader, struct errbuf *err) __attribute__((warn_unused_result));
+ * again if it fails. `pending`: of this process; NULL:
+ * there is none, and TAIL stays. 0 or -errno. */
+int log_reader_settle(struct log_reader *reader, struct log_pending *pending, struct errbuf *err)
+    __attribute__((warn_unused_result));
 
 /* Bytes of the segments from `from` on, as the file system has them, for a first estimate of the work. 0 or -errno. */
 int log_bytes_on_disk(const struct fsops *fs, const char *dir, uint64_t from, uint64_t *bytes_out);

@@ -4,6 +4,7 @@
 
 #include "log_pending.h"
 #include "log_reader.h"
+#include "log_tail.h"
 
 struct segment {
     uint64_t number;
@@ -15,7 +16,6 @@ struct segment {
     uint64_t sealed;
     uint64_t previous;
     bool ends_process;
-    bool has_pending;
     bool old;      /* of LOG_VERSION_OLD */
     bool ended;    /* its last mark says so of the process */
     uint64_t last; /* number of the last frame that was taken; 0: none */
@@ -41,9 +41,11 @@ struct log_reader {
         size_t n, size;
         uint64_t control; /* as in struct pending_known */
     } known;
+    struct log_tail tail;
     struct {
         uint64_t *files; /* the numbers of their processes, in order */
         size_t nfiles, size;
+        bool lost;                   /* a file is missing */
         struct pending_found *found; /* those with records */
         size_t n;
     } pending;
@@ -72,7 +74,14 @@ int log_read_segment(const struct log_reader *r, const struct segment *segment, 
 size_t log_used_bytes(const struct bytes *file); /* up to the last that is not zero */
 
 /* log_reader_settle(); `last` is the last segment, NULL: none. */
-int log_settle(struct log_reader *r, const struct segment *last, struct errbuf *err);
+int log_settle(struct log_reader *r, const struct segment *last, struct log_pending *pending, struct errbuf *err);
+
+/* Whether the log has all records of a process: the next process has written them to it, before its own records, but
+ * died before it could delete the file; or the file is of another directory, over which this one was copied. */
+bool log_has_ended(const struct log_reader *r, uint64_t process);
+
+/* The files of pending records that TAIL names, and the log does not call needless, are there. An enum log_status. */
+int log_find_pending(struct log_reader *r, struct errbuf *err);
 
 /* `err` names the fault but not the file. LOG_OK if the loss is accepted; otherwise LOG_DAMAGED, with the file added.
  */

@@ -240,7 +240,7 @@ static int settle_pending(struct log_reader *r, size_t i, uint64_t previous, str
     return rc;
 }
 
-int log_settle(struct log_reader *r, const struct segment *last, struct errbuf *err)
+int log_settle(struct log_reader *r, const struct segment *last, struct log_pending *pending, struct errbuf *err)
 {
     char name[PENDING_NAME];
     struct path path;
@@ -250,6 +250,8 @@ int log_settle(struct log_reader *r, const struct segment *last, struct errbuf *
         rc = settle_pending(r, i, i ? r->summary.next_segment - r->pending.n + i - 1 : r->summary.last_segment, err);
     if (rc == 0 && (rc = r->fs->sync_dir(r->fs->ctx, r->log_dir.text)) != 0)
         errbuf_set(err, "%s: %s", r->log_dir.text, fs_error_text(rc));
+    if (rc == 0 && pending && (rc = log_pending_settled(pending)) != 0)
+        errbuf_set(err, "%s/TAIL: %s", r->options.dir, fs_error_text(rc));
     for (size_t i = 0; rc == 0 && i < r->pending.nfiles; i++) { /* if it cannot be, the next start does it */
         log_pending_name(r->pending.files[i], name);
         log_path_in(r, name, &path);
@@ -301,7 +303,6 @@ static int take_header(struct segment *segment, const struct bytes *file, struct
     segment->salt = header.salt;
     segment->process = header.process;
     segment->ends_process = header.ends_process;
-    segment->has_pending = header.has_pending;
     segment->old = header.old;
     segment->generation = header.generation;
     segment->sealed = header.sealed;
@@ -383,16 +384,42 @@ int log_find_segments(struct log_reader *r, struct errbuf *err)
 
 /* ---- records that were pending when their processes died (log_pending.h) ---- */
 
-/* The next process has written all of it to the log, before its own records, but died before it could delete the file;
- * or the file is of another directory, over which this one was copied. */
-static bool has_ended(const struct log_reader *r, uint64_t process)
+bool log_has_ended(const struct log_reader *r, uint64_t process)
 {
     for (size_t i = 0; i < r->nsegments; i++) {
         const struct segment *segment = &r->segments[i];
-        if (!segment->unused && !segment->lost && segment->process + segment->ends_process > process)
+        if (!segment->unused && !segment->lost &&
+            segment->process + (segment->ends_process || segment->ended) > process)
             return true;
     }
     return false;
+}
+
+static bool is_named(const uint64_t *processes, size_t n, uint64_t process)
+{
+    for (size_t i = 0; i < n; i++)
+        if (processes[i] == process)
+            return true;
+    return false;
+}
+
+int log_find_pending(struct log_reader *r, struct errbuf *err)
+{
+    char name[PENDING_NAME];
+    int rc = LOG_OK;
+
+    for (size_t i = 0; rc == LOG_OK && i < r->tail.n; i++) {
+        uint64_t process = r->tail.processes[i];
+        if (process >= r->summary.next_segment)
+            r->summary.next_segment = process + 1;
+        if (log_has_ended(r, process) || is_named(r->pending.files, r->pending.nfiles, process))
+            continue;
+        log_pending_name(process, name);
+        errbuf_set(err, "it is missing: its process did not end by itself, and it may have had the last records");
+        r->pending.lost = true;
+        rc = found_damage(r, name, process, err);
+    }
+    return rc;
 }
 
 static int check_payload(const struct pending_found *found, struct errbuf *err)
@@ -416,17 +443,17 @@ static int read_file(struct log_reader *r, uint64_t process, struct pending_foun
 
     log_pending_name(process, name);
     log_path_in(r, name, &path);
-    const struct pending_known known = {last, r->known.places, r->known.process == process ? r->known.n : 0,
-                                        r->known.control};
+    const struct pending_known known = {is_named(r->tail.processes, r->tail.n, process), last, r->known.places,
+                                        r->known.process == process ? r->known.n : 0, r->known.control};
     int rc = log_pending_read(r->fs, path.text, &known, found, err);
-    if (rc == LOG_DAMAGED && found->here)
+    if (rc == LOG_DAMAGED && known.here)
         return found_damage(r, name, process, err);
     if (rc == LOG_DAMAGED) { /* a power failure may leave this, and no promise needs the file then */
         log_report(r, STORE_NOTICE, "%s/%s: %s: ignored", r->log_dir.text, name, err->text);
         errbuf_set(err, "%s", "");
         return 0;
     }
-    if (rc == 0 && found->here && found->frame > last) {
+    if (rc == 0 && known.here && found->frame > last) {
         const struct segment end = {.number = r->summary.last_segment ? r->summary.last_segment : r->options.from};
         errbuf_set(err,
                    "it ends with frame %" PRIu64 ", but %s has the records after frame %" PRIu64 ": %" PRIu64
@@ -453,7 +480,7 @@ static int read_file(struct log_reader *r, uint64_t process, struct pending_foun
 int log_read_pending(struct log_reader *r, uint64_t process, struct pending_found *found_out, struct errbuf *err)
 {
     *found_out = (struct pending_found){.process = process};
-    return has_ended(r, process) ? 0 : read_file(r, process, found_out, err);
+    return log_has_ended(r, process) ? 0 : read_file(r, process, found_out, err);
 }
 
 /* ---- size ---- */

@@ -173,7 +173,6 @@ static int begin_draft(struct log_writer *w, struct errbuf *err)
                                            .first = w->synced + 1,
                                            .process = w->options.next_segment,
                                            .generation = w->options.generation,
-                                           .has_pending = w->options.has_pending,
                                            .previous = w->previous,
                                        }};
     w->segment.header.salt = w->options.salt ^ w->segment.header.number * UINT64_C(0xc2b2ae3d27d4eb4f);

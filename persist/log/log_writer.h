@@ -27,7 +27,6 @@ struct log_writer_options {
     uint64_t next_sequence;    /* >= 1; all frames before it are on the disk */
     uint64_t salt;             /* random */
     uint64_t generation;       /* the highest number of the store after the replay of the log */
-    bool has_pending;          /* as in struct log_header, of the segments of this process */
     uint64_t segment_bytes;    /* a segment of this size is followed by the next one; 0: 32 MB */
     uint64_t unsynced_bytes;   /* unsynced frames of this size are to be synced at once; 0: 32 MB */
 

@@ -400,7 +400,6 @@ static int make_parts(struct journal *j)
         .next_sequence = start->next_sequence,
         .salt = start->salt,
         .generation = start->generation,
-        .has_pending = true,
         .still_ours = start->still_ours,
         .ctx = start->ctx,
     };

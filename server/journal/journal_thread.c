@@ -179,7 +179,7 @@ static int settle(struct journal *j, struct errbuf *err)
     if (status)
         errbuf_set(err, "%s: the data directory has been moved, removed or replaced", j->files.dir);
     else
-        status = log_reader_settle(j->files.unsettled, err);
+        status = log_reader_settle(j->files.unsettled, j->files.pending, err);
     if (status == 0) {
         log_reader_close(j->files.unsettled);
         j->files.unsettled = NULL;
@@ -264,6 +264,8 @@ static void rotate(struct journal *j, int status, struct errbuf *err)
         errbuf_set(err, "%s/log: the file of pending records cannot be made: %s", j->files.dir, fs_error_text(status));
     if (status == 0)
         status = log_writer_rotate(j->files.writer, &segment, err);
+    if (status == 0)
+        log_pending_look(j->files.pending);
     note_state(j, status, err);
     lock_take(&j->lock);
     j->rotation.wanted = false;

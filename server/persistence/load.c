@@ -370,12 +370,14 @@ static int open_for_clients(struct load *load)
     const struct config *config = server_config(server);
     bloom_pool_set_limits(server->pool, config->filters.max_filter_bytes, config->memory.maxmemory);
     bloom_pool_set_evicts(server->pool, config->memory.maxmemory_policy != MEMORY_NOEVICTION);
-    atomic_store_explicit(&server->persistence->load.active, false, memory_order_release);
-    /* The next start must not meet the damaged part, and need not check expired filters again. */
-    if (load->log_summary.damages || load->replay_summary.left_out ||
-        (server_journal(server) && atomic_load(&server->persistence->load_expired)))
-        saver_start(server->persistence->saver, true);
     rcu_reader_end();
+    /* A loss is accepted once a save counts: until then no client shall believe it, or the next start would ask again.
+     * The reason of a save that fails is in the log already, and the saver tries again. */
+    if (load->log_summary.damages || load->replay_summary.left_out)
+        (void)!saver_run_next(server->persistence->saver, NULL);
+    else if (server_journal(server) && atomic_load(&server->persistence->load_expired))
+        saver_start(server->persistence->saver, true); /* the next start need not check them again */
+    atomic_store_explicit(&server->persistence->load.active, false, memory_order_release);
     return 0;
 }
 

@@ -13,6 +13,7 @@
 #include "client.h"
 #include "daemon.h"
 #include "program.h"
+#include "tmpdir.h"
 #include "wait.h"
 
 static struct daemon the_daemon, engine;
@@ -272,6 +273,30 @@ KEYED_TEST(the_first_filter_makes_the_key_file_for_its_owner_only)
 }
 
 /* Another key file would make the filters unreadable. */
+KEYED_TEST(the_first_filter_may_be_in_a_transaction)
+{
+    static const char *const makers[] = {"BF.RESERVE f 0.01 100 KEYED", "BF.INSERT f KEYED ITEMS x",
+                                         "CF.RESERVE f 100 ERROR 0.01 KEYED"};
+    char path[512];
+
+    key_file(path);
+    for (size_t i = 0; i < sizeof(makers) / sizeof(makers[0]); i++) {
+        bool more = i < 2; /* alone in EXEC it stops no other worker */
+        expect(client, "+OK", "MULTI");
+        cr_assert_str_eq(client_ask(client, makers[i]), "+QUEUED");
+        if (more)
+            expect(client, "+QUEUED", "BF.ADD f y");
+        const char *reply = client_ask(client, "EXEC");
+        cr_assert(reply[0] == '[' && !strstr(reply, "ERR") && file_exists(path), "%s: %s", makers[i], reply);
+        expect(client, ":1", "EXISTS f");
+        client = client_after_kill(client, &the_daemon, NULL);
+        expect(client, ":1", "EXISTS f");
+        client_kill(client, &the_daemon);
+        tmpdir_remove(the_daemon.data);
+        client = client_start(&the_daemon, NULL);
+    }
+}
+
 KEYED_TEST(a_lost_key_file_is_not_replaced_while_its_keys_are_in_memory)
 {
     char path[512];

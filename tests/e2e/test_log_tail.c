@@ -55,12 +55,13 @@ static void make_log(void)
 
 TestSuite(log_tail, .init = make_log, .fini = discard, .timeout = 1000);
 
-/* As the log's only segment: starts begin others. */
+/* As the log's only segment: starts begin others. Nothing else says where the log ends. */
 static void put_back(const unsigned char *image, size_t image_len)
 {
     struct tmp_path log = tmp_path(daemon_under_test.data, "log");
 
     tmpdir_remove(log.text);
+    unlink(tmp_path(daemon_under_test.data, "TAIL").text);
     cr_assert_eq(mkdir(log.text, 0700), 0);
     file_write(segment.text, image, image_len);
 }
@@ -71,8 +72,7 @@ static void expect_frames(int frames, bool cut, const char *what, size_t at)
     const char *output;
     char text[64];
 
-    cr_assert_eq(check_tool(&daemon_under_test, &output), 1, "%s %zu: %s", what, at, output);
-    cr_assert(strstr(output, "is unknown"), "%s: the file of pending records is gone", output);
+    cr_assert_eq(check_tool(&daemon_under_test, &output), 0, "%s %zu: %s", what, at, output);
     snprintf(text, sizeof(text), "%d adds", frames);
     cr_assert(strstr(output, text) && (strstr(output, "will cut them") != NULL) == cut, "%s %zu: %s", what, at, output);
     daemon_start(&daemon_under_test, always);

@@ -53,7 +53,6 @@ struct check {
     struct inventory manifest;
     struct log_inventory log;
     struct findings found;
-    bool unknown; /* nothing is damaged, but a file is missing that may have had the last records */
     int64_t now_ms;
     struct id_map saved;    /* filters of the MANIFEST; no values */
     struct id_map contents; /* struct contents: filters of the log whose contents are in files */
@@ -396,7 +395,6 @@ static int check_log(struct check *check)
     struct errbuf err = {{0}};
     uint64_t on_disk = 0;
 
-    /* unknown: a line without a bar */
     (void)log_bytes_on_disk(check->fs, check->datadir, check->manifest.save.log, &on_disk);
     progress_begin(&check->progress, "reading the log", on_disk);
     int rc = log_reader_open(&options, &reader, &check->log.sum, &err);
@@ -502,8 +500,7 @@ static int check_all(struct check *check)
     int tree = check_tree(check), keys = look_at_keys(check);
     int log = check_log(check);
     int filters = manifest == TOOL_OK ? check_filters(check) : TOOL_FAILED;
-    check->unknown = (tree | keys | log | filters) == TOOL_OK && check->log.sum.unknown;
-    return tree == TOOL_OK && keys == TOOL_OK && log == TOOL_OK && !check->unknown ? filters : TOOL_FAILED;
+    return tree == TOOL_OK && keys == TOOL_OK && log == TOOL_OK ? filters : TOOL_FAILED;
 }
 
 /* ---- as JSON ---- */
@@ -568,7 +565,7 @@ static int run_check(const struct tool_args *args)
     if (json)
         print_json(&check, json, status == TOOL_OK);
     else
-        printf("%s\n", status == TOOL_OK ? "whole" : check.unknown ? "unknown" : "not whole");
+        printf("%s\n", status == TOOL_OK ? "whole" : "not whole");
     buf_deinit(&check.problems);
     return output_end(&check.out, status);
 }
@@ -585,8 +582,8 @@ const struct tool_command tool_check_command = {
     .summary = "Verifies a data directory: MANIFEST, files, log. Changes nothing.",
     .text = "The daemon must not be running on DATADIR. The command reads every needed byte and compares it with its "
             "checksum. It prints an inventory; stderr has a line for each damaged or missing item. Exit status 0: "
-            "everything is whole (the unsynced tail of a log is not damage); 1: something is damaged, or (unknown) "
-            "a killed daemon's file of pending records is missing.\n\nA damaged file costs only its filter: the daemon "
+            "everything is whole (the unsynced tail of a log is not damage); 1: something is damaged or "
+            "missing.\n\nA damaged file costs only its filter: the daemon "
             "quarantines it. A damaged log stops the start, until it is "
             "restored from a backup or the loss is accepted: bloomeryd --aof-load-damaged yes.",
     .options = options,

@@ -104,7 +104,7 @@ Test(log_mark, what_is_cut_is_kept)
     change_byte(segment(last), LOG_HEADER_BYTES + 40);
     cr_assert_eq(log_reader_open(&(struct log_reader_options){.fs = ops, .dir = LOG_RIG_DIR}, &reader, &summary, &err),
                  0, "%s", err.text);
-    cr_assert_eq(log_reader_settle(reader, &err), 0, "%s", err.text);
+    cr_assert_eq(log_reader_settle(reader, NULL, &err), 0, "%s", err.text);
     log_reader_close(reader);
     char name[LOG_CUT_NAME], path[128];
     log_cut_name(last, LOG_HEADER_BYTES, name);

@@ -185,7 +185,7 @@ struct log_writer *log_rig_writer(const struct fsops *fs, const struct log_rig_r
     again.on_control = NULL;
     if (read->summary.unsettled) {
         CHECK(log_reader_open(&again, &reader, &summary, &err) == 0);
-        CHECK(log_reader_settle(reader, &err) == 0);
+        CHECK(log_reader_settle(reader, NULL, &err) == 0);
         log_reader_close(reader);
     }
     return writer;

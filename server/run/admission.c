@@ -120,7 +120,7 @@ bool admission_by_pipeline(const struct admission *admission, const struct conn 
     if ((admission->reasons & admission->concern[kind]) || (conn->session.modes & ~(unsigned)MODE_RESTRICTED) ||
         !atomic_load_explicit(&conn->session.acl.authenticated, memory_order_relaxed))
         return false;
-    return !pipeline_kind_adds(kind) || !admission->log->ring ||
+    return !pipeline_kind_writes(kind) || !admission->log->ring ||
            ring_reserve(admission->log->ring, 2 * (PIPELINE_ITEMS + PIPELINE_RUN)) == 0;
 }
 

@@ -1,7 +1,7 @@
 /* admission: the one check of a command before it runs, in the pipeline or by itself.
  *
  * The general reasons against commands (settings, loading, memory, the log, CLIENT PAUSE) are a mask, computed once per
- * iteration. A command's row has the reasons that concern it; for the pipeline's two commands these are known
+ * iteration. A command's row has the reasons that concern it; for the pipeline's commands these are known
  * beforehand, so that one comparison admits them. The session holds the restrictions of a connection's own state.
  *
  * Thread: the loop's. */

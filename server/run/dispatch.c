@@ -169,14 +169,16 @@ static bool pipeline_kind_of(const struct resp_command *cmd, enum pipeline_kind 
     struct slice name = resp_arg(cmd, 0);
     uint64_t word = 0, want = 0;
 
-    if (cmd->argc != 3 || (name.len != 9 && name.len != 6))
+    if (cmd->argc != 3 || name.len < 6 || name.len > 9 || name.len == 7)
         return false;
-    bool cuckoo = (name.ptr[0] | 0x20) == 'c';
-    *kind_out = (cuckoo ? PIPELINE_CUCKOO_QUERY : PIPELINE_QUERY) + (name.len == 6);
-    size_t n = name.len == 9 ? 8 : 6;
+    bool cuckoo = (name.ptr[0] | 0x20) == 'c', deletes = cuckoo && (name.ptr[3] | 0x20) == 'd';
+    *kind_out = name.len == 8 ? PIPELINE_CUCKOO_ADDNX
+                : deletes     ? PIPELINE_CUCKOO_DELETE
+                              : (cuckoo ? PIPELINE_CUCKOO_QUERY : PIPELINE_QUERY) + (name.len == 6);
+    size_t n = name.len == 9 ? 8 : name.len;
     memcpy(&word, name.ptr, n);
     memcpy(&want, pipeline_commands[*kind_out], n);
-    return (word | LOWER) == (want | LOWER) && (name.len == 6 || (name.ptr[8] | 0x20) == 's') && name.ptr[2] == '.';
+    return (word | LOWER) == (want | LOWER) && (name.len != 9 || (name.ptr[8] | 0x20) == 's') && name.ptr[2] == '.';
 }
 
 static bool is_evicted(const struct fetches *fetches, const struct resp_command *cmd, unsigned database)

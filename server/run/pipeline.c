@@ -23,7 +23,8 @@ _Static_assert(PIPELINE_RUN <= UINT8_MAX && PIPELINE_RUN <= PIPELINE_ITEMS,
 _Static_assert(sizeof(((struct session *)NULL)->acl.allowed_memo) == PIPELINE_KINDS * sizeof(uint64_t),
                "a session remembers a request of each kind");
 
-const char *const pipeline_commands[PIPELINE_KINDS] = {"bf.exists", "bf.add", "cf.exists", "cf.add"};
+const char *const pipeline_commands[PIPELINE_KINDS] = {"bf.exists", "bf.add", "cf.exists",
+                                                       "cf.add",    "cf.del", "cf.addnx"};
 
 int pipeline_init(struct pipeline *pipeline, struct io *io, const struct log_waits *log, const struct fetches *fetches)
 {
@@ -77,24 +78,32 @@ static uint64_t known_as(enum pipeline_kind kind, uint64_t name_hash)
     return name_hash + (kind >= PIPELINE_CUCKOO_QUERY);
 }
 
+/* The index of its work in `known`. */
+static unsigned work_of_kind(enum pipeline_kind kind)
+{
+    return kind == PIPELINE_CUCKOO_DELETE ? 2 : kind & 1;
+}
+
 static void learn_work(struct pipeline *p, struct pipeline_run *run, const struct bloom_filter *filter)
 {
     uint64_t known = known_as(run->kind, run->name_hash);
     if (p->known.hash == known) {
-        run->work = p->known.work[pipeline_kind_adds(run->kind)];
+        run->work = p->known.work[work_of_kind(run->kind)];
         return;
     }
     p->known.hash = known;
     if (!filter) {
-        p->known.work[0] = 1;
+        p->known.work[0] = p->known.work[2] = 1;
         p->known.work[1] = WORK_MADE;
     } else if (run->kind >= PIPELINE_CUCKOO_QUERY) {
+        uint32_t step = cuckoo_is_compacting(filter) ? CF_LOOKS_BESIDE / 4 : 0;
         p->known.work[0] = work_of_item(filter, false);
-        p->known.work[1] = work_of_item(filter, true);
+        p->known.work[1] = work_of_item(filter, true) + step;
+        p->known.work[2] = p->known.work[0] + step;
     } else {
         p->known.work[0] = p->known.work[1] = work_of_bloom_item(filter);
     }
-    run->work = p->known.work[pipeline_kind_adds(run->kind)];
+    run->work = p->known.work[work_of_kind(run->kind)];
 }
 
 static void probe(struct pipeline *p)
@@ -146,8 +155,8 @@ static size_t counter_of(const struct pipeline *p, int kind)
 /* The filter of a run is missing, or cannot be asked: its commands run like single commands. */
 static void finish_one_by_one(struct pipeline *p, const struct pipeline_run *run, struct bf_call *call)
 {
-    static void (*const one[PIPELINE_KINDS])(struct bf_call * call, struct slice item) = {bf_query_one, bf_add_one,
-                                                                                          cf_query_one, cf_add_one};
+    static void (*const one[PIPELINE_KINDS])(struct bf_call * call, struct slice item) = {
+        bf_query_one, bf_add_one, cf_query_one, cf_add_one, cf_delete_one, cf_addnx_one};
     for (size_t i = 0; i < run->n; i++) {
         size_t before = buf_len(&run->conn->output.buf);
         one[run->kind](call, run->items[i]);
@@ -194,7 +203,7 @@ static void finish(struct pipeline *p)
     turns_pay(&p->io->turns, work);
     p->last[run->kind] = (struct pipeline_last){run->conn, run->name, run->items[run->n - 1]};
     conn_will_reply(run->conn);
-    run->conn->output.wrote |= pipeline_kind_adds(run->kind);
+    run->conn->output.wrote |= pipeline_kind_writes(run->kind);
     if (!filter)
         finish_one_by_one(p, run, &call);
     else if (run->kind == PIPELINE_QUERY)
@@ -295,8 +304,8 @@ static bool is_full(const struct pipeline *p)
 static uint32_t expected_work(const struct pipeline *p, enum pipeline_kind kind, uint64_t name_hash)
 {
     if (known_as(kind, name_hash) == p->known.hash)
-        return p->known.work[pipeline_kind_adds(kind)];
-    return kind == PIPELINE_CUCKOO_ADD ? PIPELINE_WORK : UNKNOWN;
+        return p->known.work[work_of_kind(kind)];
+    return kind >= PIPELINE_CUCKOO_ADD ? PIPELINE_WORK : UNKNOWN;
 }
 
 /* The place of the next run. */

@@ -83,16 +83,23 @@ struct fetches;
 struct io;
 struct log_waits;
 
-/* The partner of a kind, of the same kind of filter, has the other lowest bit. */
-enum pipeline_kind { PIPELINE_QUERY, PIPELINE_ADD, PIPELINE_CUCKOO_QUERY, PIPELINE_CUCKOO_ADD };
-#define PIPELINE_KINDS 4
+/* The partner of a kind, often sent beside it, has the other lowest bit. */
+enum pipeline_kind {
+    PIPELINE_QUERY,
+    PIPELINE_ADD,
+    PIPELINE_CUCKOO_QUERY,
+    PIPELINE_CUCKOO_ADD,
+    PIPELINE_CUCKOO_DELETE,
+    PIPELINE_CUCKOO_ADDNX
+};
+#define PIPELINE_KINDS 6
 
-static inline bool pipeline_kind_adds(enum pipeline_kind kind)
+static inline bool pipeline_kind_writes(enum pipeline_kind kind)
 {
-    return kind & 1;
+    return kind != PIPELINE_QUERY && kind != PIPELINE_CUCKOO_QUERY;
 }
 
-/* "bf.exists", "bf.add", "cf.exists", "cf.add" */
+/* "bf.exists", "bf.add", "cf.exists", "cf.add", "cf.del", "cf.addnx" */
 extern const char *const pipeline_commands[PIPELINE_KINDS];
 
 struct pipeline_run {
@@ -140,7 +147,7 @@ struct pipeline {
     uint64_t work; /* expected, of the runs that are not finished */
     struct {
         uint64_t hash;    /* 0: none since the last flush */
-        uint32_t work[2]; /* of a query and of an add */
+        uint32_t work[3]; /* of a query, an add and a deletion */
     } known;              /* the last name looked up, whether it has a filter or not */
     struct {
         uint64_t hash;         /* 0: none */

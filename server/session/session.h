@@ -92,7 +92,7 @@ struct session_acl {
     const char *user_name; /* that of `user`; NULL: default. Changed under the lock of the list */
     struct acl_user *user;
     bool changed;             /* his rights may have changed since the command that runs in slices began */
-    uint64_t allowed_memo[4]; /* by kind of the pipeline: the request last recognised that it may send */
+    uint64_t allowed_memo[6]; /* by kind of the pipeline: the request last recognised that it may send */
 };
 
 struct session {

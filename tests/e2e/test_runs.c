@@ -1,6 +1,7 @@
 /* Runs of commands that differ in their item only, which the server processes together (server/run/pipeline.h). With
  * any length, cuts of the input, other clients and other commands in between, the replies equal, byte for byte,
- * those of running the commands one by one. At an error rate of 1e-7 a plain set is the model. */
+ * those of running the commands one by one. At an error rate of 1e-7 a plain set is the model, and a multiset that of
+ * a cuckoo filter whose items have fingerprints of their own. */
 #include <criterion/criterion.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -17,6 +18,7 @@
 #define ITEMS    300
 #define CAPACITY 40 /* of a filter that does not scale */
 #define STEPS    150
+#define COPIES   3 /* of an item in a cuckoo filter, at most */
 
 DAEMON_SUITE_IDLE(the_daemon, runs);
 
@@ -33,15 +35,22 @@ struct stream {
     struct text sent, expected;
     size_t done;
     struct model filters[FILTERS];
+    unsigned copies[ITEMS]; /* in its cuckoo filter */
 };
 
 /* Items with lengths of one, two and three digits. */
-static void add_request(struct stream *s, const char *command, unsigned filter, unsigned item)
+static void add_item(struct stream *s, unsigned item)
 {
     char text[200];
     int len = snprintf(text, sizeof(text), "%0*u", item % 11 == 0 ? 120 : item % 3 == 0 ? 16 : 1, item);
-    text_print(&s->sent, "*3\r\n$%zu\r\n%s\r\n$6\r\nf:%03u%u\r\n$%d\r\n%s\r\n", strlen(command), command, s->number,
-               filter, len, text);
+    text_print(&s->sent, "$%d\r\n%s\r\n", len, text);
+}
+
+static void add_request(struct stream *s, const char *command, unsigned filter, unsigned item)
+{
+    text_print(&s->sent, "*3\r\n$%zu\r\n%s\r\n$6\r\n%c:%03u%u\r\n", strlen(command), command, command[0] | 0x20,
+               s->number, filter);
+    add_item(s, item);
 }
 
 static void expect_bool(struct stream *s, bool answer)
@@ -77,6 +86,59 @@ static void run_of(struct stream *s, struct rng *rng, unsigned filter, unsigned 
     }
 }
 
+enum { EXISTS, ADD, ADDNX, DEL };
+
+/* What a command with this item answers; `copies` are those of the item. */
+static bool cuckoo_answer(unsigned *copies, unsigned command)
+{
+    bool had = *copies > 0;
+    *copies += command == ADD || (command == ADDNX && !had);
+    *copies -= command == DEL && had;
+    return command == ADD || (command == ADDNX ? !had : had);
+}
+
+/* Either runs of one command, or any of them in turn. */
+static void cuckoo_run(struct stream *s, struct rng *rng, unsigned n)
+{
+    static const char *const commands[] = {"CF.EXISTS", "CF.ADD", "CF.ADDNX", "CF.DEL", "cf.Addnx", "cf.dEl"};
+    unsigned same = (unsigned)rng_below(rng, 8), among = rng_below(rng, 2) ? ITEMS : 8;
+    for (unsigned i = 0; i < n; i++) {
+        unsigned item = (unsigned)rng_below(rng, among), which = same < 6 ? same : (unsigned)rng_below(rng, 6);
+        unsigned command = which < 4 ? which : which - 2;
+        if (command == ADD && s->copies[item] == COPIES)
+            command = which = DEL;
+        add_request(s, commands[which], 0, item);
+        expect_bool(s, cuckoo_answer(&s->copies[item], command));
+    }
+}
+
+/* The same with many items in one command. */
+static void cuckoo_many(struct stream *s, struct rng *rng, unsigned n)
+{
+    bool adds = rng_below(rng, 2);
+    text_print(&s->sent,
+               adds ? "*%u\r\n$11\r\nCF.INSERTNX\r\n$6\r\nc:%03u0\r\n$5\r\nITEMS\r\n"
+                    : "*%u\r\n$10\r\nCF.MEXISTS\r\n$6\r\nc:%03u0\r\n",
+               n + 2 + adds, s->number);
+    text_print(&s->expected, "*%u\r\n", n);
+    for (unsigned i = 0; i < n; i++) {
+        unsigned item = (unsigned)rng_below(rng, ITEMS);
+        add_item(s, item);
+        bool answer = cuckoo_answer(&s->copies[item], adds ? ADDNX : EXISTS);
+        if (adds)
+            text_print(&s->expected, ":%d\r\n", answer);
+        else
+            expect_bool(s, answer);
+    }
+}
+
+/* Small sub-filters, so that the filter grows, and is compacted after deletions. */
+static void cuckoo_anew(struct stream *s)
+{
+    text_print(&s->sent, "DEL c:%03u0\r\nCF.RESERVE c:%03u0 300 EXPANSION 1 ERROR 0.0006\r\n", s->number, s->number);
+    memset(s->copies, 0, sizeof(s->copies));
+}
+
 static void transaction(struct stream *s, struct rng *rng, unsigned filter, unsigned n)
 {
     text_print(&s->sent, "MULTI\r\n");
@@ -84,7 +146,10 @@ static void transaction(struct stream *s, struct rng *rng, unsigned filter, unsi
     for (unsigned i = 0; i < n; i++)
         text_print(&s->expected, "+QUEUED\r\n");
     text_print(&s->expected, "*%u\r\n", n);
-    run_of(s, rng, filter, n);
+    if (rng_below(rng, 2))
+        run_of(s, rng, filter, n);
+    else
+        cuckoo_run(s, rng, n);
     text_print(&s->sent, "EXEC\r\n");
 }
 
@@ -94,21 +159,21 @@ static void step(struct stream *s, struct rng *rng)
     unsigned filter = (unsigned)rng_below(rng, FILTERS), other = (unsigned)rng_below(rng, FILTERS);
     unsigned n = lengths[rng_below(rng, sizeof(lengths) / sizeof(*lengths))];
     struct model *f = &s->filters[filter];
-    switch (rng_below(rng, 20)) {
+    switch (rng_below(rng, 32)) {
     case 0:
-        text_print(&s->sent, "DEL f:%03u%u\r\n", s->number, filter);
+        text_print(&s->sent, "DEL b:%03u%u\r\n", s->number, filter);
         text_print(&s->expected, ":%d\r\n", f->exists);
         f->exists = false;
         break;
     case 1:
     case 2:
-        text_print(&s->sent, "BF.RESERVE f:%03u%u 0.0000001 %d NONSCALING\r\n", s->number, filter, CAPACITY);
+        text_print(&s->sent, "BF.RESERVE b:%03u%u 0.0000001 %d NONSCALING\r\n", s->number, filter, CAPACITY);
         text_print(&s->expected, f->exists ? "-ERR item exists\r\n" : "+OK\r\n");
         if (!f->exists)
             *f = (struct model){.exists = true, .fixed = true};
         break;
     case 3:
-        text_print(&s->sent, "RENAME f:%03u%u f:%03u%u\r\n", s->number, filter, s->number, other);
+        text_print(&s->sent, "RENAME b:%03u%u b:%03u%u\r\n", s->number, filter, s->number, other);
         text_print(&s->expected, f->exists ? "+OK\r\n" : "-ERR no such key\r\n");
         if (f->exists && other != filter) {
             s->filters[other] = *f;
@@ -116,7 +181,7 @@ static void step(struct stream *s, struct rng *rng)
         }
         break;
     case 4:
-        text_print(&s->sent, "BF.CARD f:%03u%u\r\n", s->number, filter);
+        text_print(&s->sent, "BF.CARD b:%03u%u\r\n", s->number, filter);
         text_print(&s->expected, ":%u\r\n", f->exists ? f->count : 0);
         break;
     case 5:
@@ -126,8 +191,18 @@ static void step(struct stream *s, struct rng *rng)
     case 6:
         transaction(s, rng, filter, n);
         break;
+    case 7:
+        cuckoo_many(s, rng, n);
+        break;
+    case 8:
+        cuckoo_anew(s);
+        text_print(&s->expected, ":1\r\n+OK\r\n");
+        break;
     default:
-        run_of(s, rng, filter, n);
+        if (rng_below(rng, 2))
+            cuckoo_run(s, rng, n);
+        else
+            run_of(s, rng, filter, n);
         break;
     }
 }
@@ -163,6 +238,8 @@ static void play(uint64_t seed)
         *s = (struct stream){.number = i, .resp3 = i % 2};
         wire_open(&s->wire, the_daemon.port);
         wire_ask(&s->wire, s->resp3 ? "HELLO 3" : "PING");
+        cuckoo_anew(s);
+        text_print(&s->expected, ":0\r\n+OK\r\n");
         for (unsigned n = 0; n < STEPS; n++)
             step(s, &rng);
     }
@@ -230,7 +307,7 @@ DAEMON_TEST(the_daemon, runs, on_large_and_small_filters_keep_their_order)
     rng_init(&rng, 12);
     s = (struct stream){.number = 7};
     wire_open(&s.wire, the_daemon.port);
-    cr_assert_str_eq(wire_ask(&s.wire, "BF.RESERVE f:0070 0.0000001 20000000"), "+OK");
+    cr_assert_str_eq(wire_ask(&s.wire, "BF.RESERVE b:0070 0.0000001 20000000"), "+OK");
     s.filters[0].exists = true;
     for (unsigned i = 0; i < 2000; i++)
         run_of(&s, &rng, (unsigned)rng_below(&rng, FILTERS),
@@ -251,7 +328,7 @@ DAEMON_TEST(the_daemon, runs, on_a_large_filter_follow_hits_and_misses)
     rng_init(&rng, 14);
     s = (struct stream){.number = 9};
     wire_open(&s.wire, the_daemon.port);
-    cr_assert_str_eq(wire_ask(&s.wire, "BF.RESERVE f:0090 0.0000001 20000000"), "+OK");
+    cr_assert_str_eq(wire_ask(&s.wire, "BF.RESERVE b:0090 0.0000001 20000000"), "+OK");
     s.filters[0].exists = true;
     for (unsigned phase = 0; phase < 40; phase++) {
         unsigned from = phase % 3 == 0 ? ITEMS / 2 : 0, among = phase % 3 == 2 ? ITEMS : ITEMS / 2, sent = 0;
@@ -288,11 +365,16 @@ DAEMON_TEST(the_daemon, runs, cut_at_every_byte)
     wire_open(&s.wire, the_daemon.port);
     wire_open(&other, the_daemon.port);
     run_of(&s, &rng, 0, 3);
-    text_print(&s.sent, "DEL f:0080\r\n");
+    text_print(&s.sent, "DEL b:0080\r\n");
     text_print(&s.expected, ":%d\r\n", s.filters[0].exists);
     s.filters[0].exists = false;
+    cuckoo_anew(&s);
+    text_print(&s.expected, ":0\r\n+OK\r\n");
+    cuckoo_run(&s, &rng, 40);
+    text_print(&s.sent, "DEL c:0080\r\n");
+    text_print(&s.expected, ":1\r\n");
     run_of(&s, &rng, 0, 34);
-    text_print(&s.sent, "DEL f:0080\r\n");
+    text_print(&s.sent, "DEL b:0080\r\n");
     text_print(&s.expected, ":%d\r\n", s.filters[0].exists);
     for (size_t cut = 1; cut < s.sent.len; cut++) {
         cr_assert(wire_send(&s.wire, s.sent.data, cut));

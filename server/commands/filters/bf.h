@@ -99,9 +99,11 @@ bool cf_reply_unless(struct bf_call *call, enum cf_found found);
 /* The cuckoo filter of a call. NULL: it is none, after an error reply. */
 struct bloom_filter *cf_existing(struct bf_call *call);
 
-/* CF.EXISTS and CF.ADD of one item, as bf_query_one() and bf_add_one(). */
+/* CF.EXISTS, CF.ADD, CF.ADDNX and CF.DEL of one item, as bf_query_one() and bf_add_one(). */
 void cf_query_one(struct bf_call *call, struct slice item);
 void cf_add_one(struct bf_call *call, struct slice item);
+void cf_addnx_one(struct bf_call *call, struct slice item);
+void cf_delete_one(struct bf_call *call, struct slice item);
 
 /* The journal of the call's operations; NULL: none. */
 const struct bloom_journal *cf_journal(const struct bf_call *call, struct bloom_journal *journal);

@@ -18,6 +18,8 @@
 
 #define PLAN_WORD 64 /* bytes of the longest word of a plan */
 
+#define AHEAD 32u /* items whose buckets are fetched before the first is looked for */
+
 /* ---- finding and creating ---- */
 
 struct cuckoo_numbers cf_defaults_of(const struct server *server)
@@ -228,13 +230,13 @@ static void warn_of_waste(const struct bf_call *call, const struct bloom_filter 
                 call->entry->id, state.nlayers, log_bytes(state.bytes).text, log_count(state.items, "item").text);
 }
 
-static enum bloom_add add(struct bf_call *call, struct bloom_filter *filter, struct slice item, bool only_new,
+static enum bloom_add add(struct bf_call *call, struct bloom_filter *filter, uint64_t hash, bool only_new,
                           struct errbuf *err)
 {
     static const struct bloom_journal_ops ops = {.add = note_add, .grow = note_grow};
     struct add_note note = {.ring = call->ring, .most = (unsigned)server_config(call->server)->cuckoo.max_expansions};
     const struct bloom_journal journal = {&ops, &note, call->entry->id};
-    enum bloom_add answer = cuckoo_add(filter, cuckoo_hash_for(filter, item.ptr, item.len), only_new, &journal, err);
+    enum bloom_add answer = cuckoo_add(filter, hash, only_new, &journal, err);
     go_on_compacting(call, filter);
     if (note.grew && answer != BLOOM_NO_ROOM)
         notify_event(call->server->notify, NOTIFY_MODULE, "cuckoo.grow", call->name);
@@ -259,7 +261,7 @@ static void add_one(struct bf_call *call, struct slice item, bool only_new)
         reply_error(call->reply, CF_MANY_LAYERS);
         return;
     }
-    enum bloom_add answer = add(call, filter, item, only_new, &err);
+    enum bloom_add answer = add(call, filter, cuckoo_hash_for(filter, item.ptr, item.len), only_new, &err);
     note_use(call);
     if (answer == BLOOM_FULL)
         reply_error(call->reply, CF_FULL);
@@ -275,6 +277,11 @@ void cf_add_one(struct bf_call *call, struct slice item)
     add_one(call, item, false);
 }
 
+void cf_addnx_one(struct bf_call *call, struct slice item)
+{
+    add_one(call, item, true);
+}
+
 void cmd_cf_add(struct command_ctx *ctx)
 {
     struct bf_call call = bf_call_of(ctx);
@@ -284,7 +291,7 @@ void cmd_cf_add(struct command_ctx *ctx)
 void cmd_cf_addnx(struct command_ctx *ctx)
 {
     struct bf_call call = bf_call_of(ctx);
-    add_one(&call, command_arg(ctx, 2), true);
+    cf_addnx_one(&call, command_arg(ctx, 2));
 }
 
 /* The filter of the first slice, or NULL after an error reply. */
@@ -316,6 +323,17 @@ static struct bloom_filter *same_filter(struct bf_call *call, uint64_t id)
     return filter && call->entry->id == id && bloom_filter_missing_key(filter) == 0 ? filter : NULL;
 }
 
+/* Hashes n items, at most AHEAD, from argument `from` on, and fetches their buckets. */
+static void hash_items(struct command_ctx *ctx, const struct bloom_filter *filter, size_t from, size_t n,
+                       uint64_t hashes[AHEAD])
+{
+    for (size_t i = 0; filter && i < n; i++) {
+        struct slice item = command_arg(ctx, from + i);
+        hashes[i] = cuckoo_hash_for(filter, item.ptr, item.len);
+        cuckoo_prefetch(filter, hashes[i]);
+    }
+}
+
 static void insert_items(struct command_ctx *ctx, bool only_new)
 {
     struct bf_args args = bf_args_of(ctx);
@@ -324,7 +342,7 @@ static void insert_items(struct command_ctx *ctx, bool only_new)
     bool later = ctx->slice && ctx->slice->done > 0; /* its reply has begun */
     struct bloom_filter *filter = later ? same_filter(&call, ctx->slice->id) : begin_insert(ctx, &args, &call);
     struct errbuf err = {""};
-    uint64_t added = 0;
+    uint64_t hashes[AHEAD], added = 0;
     if (!filter && !later)
         return;
     size_t first_item = cf_first_item(&args), n = args.argc - first_item, first;
@@ -335,8 +353,10 @@ static void insert_items(struct command_ctx *ctx, bool only_new)
             ctx->slice->id = call.entry->id;
     }
     for (size_t i = first; i < first + count && (i == first || !command_slice_end(ctx, i)); i++) {
-        enum bloom_add answer =
-            filter ? add(&call, filter, command_arg(ctx, first_item + i), only_new, &err) : BLOOM_NO_ROOM;
+        size_t ahead = (i - first) % AHEAD, left = first + count - i;
+        if (ahead == 0)
+            hash_items(ctx, filter, first_item + i, left < AHEAD ? left : AHEAD, hashes);
+        enum bloom_add answer = filter ? add(&call, filter, hashes[ahead], only_new, &err) : BLOOM_NO_ROOM;
         cf_reply_added(&out, answer, only_new);
         added += answer == BLOOM_ADDED;
     }
@@ -393,17 +413,11 @@ void cmd_cf_exists(struct command_ctx *ctx)
     cf_query_one(&call, command_arg(ctx, 2));
 }
 
-#define AHEAD 32 /* items whose buckets are fetched before the first is looked for */
-
 /* Answers n items, at most AHEAD, from number `from` on. Returns how many were found. */
 static uint64_t query_items(struct command_ctx *ctx, const struct bloom_filter *filter, size_t from, size_t n)
 {
     uint64_t hashes[AHEAD], hits = 0;
-    for (size_t i = 0; filter && i < n; i++) {
-        struct slice item = command_arg(ctx, 2 + from + i);
-        hashes[i] = cuckoo_hash_for(filter, item.ptr, item.len);
-        cuckoo_prefetch(filter, hashes[i]);
-    }
+    hash_items(ctx, filter, 2 + from, n, hashes);
     for (size_t i = 0; i < n; i++) {
         bool present = filter && cuckoo_query(filter, hashes[i]);
         hits += present;
@@ -454,24 +468,28 @@ static bool compact(struct bf_call *call, struct bloom_filter *filter)
     return !cuckoo_is_compacting(filter);
 }
 
+void cf_delete_one(struct bf_call *call, struct slice item)
+{
+    struct bloom_journal space;
+    struct bloom_filter *filter = existing_or(call, CF_DEL_MISSING);
+    if (!filter || !has_its_key(call, filter))
+        return;
+    bool deleted = cuckoo_delete(filter, cuckoo_hash_for(filter, item.ptr, item.len), cf_journal(call, &space));
+    if (deleted && cuckoo_is_sparse(filter)) {
+        cuckoo_compact_begin(filter, false);
+        (void)compact(call, filter);
+    } else {
+        go_on_compacting(call, filter);
+    }
+    note_use(call);
+    cf_changed(call, deleted);
+    reply_bool(call->reply, deleted);
+}
+
 void cmd_cf_del(struct command_ctx *ctx)
 {
     struct bf_call call = bf_call_of(ctx);
-    struct slice item = command_arg(ctx, 2);
-    struct bloom_journal space;
-    struct bloom_filter *filter = existing_or(&call, CF_DEL_MISSING);
-    if (!filter || !has_its_key(&call, filter))
-        return;
-    bool deleted = cuckoo_delete(filter, cuckoo_hash_for(filter, item.ptr, item.len), cf_journal(&call, &space));
-    if (deleted && cuckoo_is_sparse(filter)) {
-        cuckoo_compact_begin(filter, false);
-        (void)compact(&call, filter);
-    } else {
-        go_on_compacting(&call, filter);
-    }
-    note_use(&call);
-    cf_changed(&call, deleted);
-    reply_bool(ctx->reply, deleted);
+    cf_delete_one(&call, command_arg(ctx, 2));
 }
 
 /* Whether a compaction has nothing to do, and so is no change. */

@@ -54,7 +54,9 @@ void schedule_sleep(uint64_t ns);
 
 /* The time of day in Unix milliseconds, and how far it is ahead of the run's. */
 uint64_t schedule_day_ms(void);
+uint64_t schedule_day_ms_at(uint64_t ns, int64_t ahead_ms);
 void schedule_set_day(int64_t ahead_ms);
+void schedule_set_boot(uint64_t ns); /* when the time since the boot was 0 */
 
 /* Two sequences of numbers from the seed: the choices of clients do not depend on the number of points in the daemon.
  */

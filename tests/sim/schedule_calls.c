@@ -27,6 +27,7 @@
 
 /* ---- clocks ---- */
 
+static uint64_t boot_ns;
 static int64_t day_ms = (int64_t)EPOCH_S * 1000; /* the time of day at the time 0 of a run */
 
 int clock_gettime(clockid_t clock, struct timespec *now)
@@ -37,13 +38,25 @@ int clock_gettime(clockid_t clock, struct timespec *now)
     schedule_pass(READ_NS);
     bool of_day = clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE;
     uint64_t ns = schedule_now_ns() + (of_day ? (uint64_t)day_ms * 1000000 : 0);
+    if (clock == CLOCK_BOOTTIME)
+        ns -= boot_ns;
     *now = (struct timespec){.tv_sec = (time_t)(ns / 1000000000), .tv_nsec = (long)(ns % 1000000000)};
     return 0;
+}
+
+uint64_t schedule_day_ms_at(uint64_t ns, int64_t ahead_ms)
+{
+    return EPOCH_S * 1000 + (uint64_t)ahead_ms + ns / 1000000;
 }
 
 uint64_t schedule_day_ms(void)
 {
     return (uint64_t)day_ms + schedule_now_ns() / 1000000;
+}
+
+void schedule_set_boot(uint64_t ns)
+{
+    boot_ns = ns;
 }
 
 void schedule_set_day(int64_t ahead_ms)

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cuckoo.h"
 #include "schedule.h"
 
 #define WORDS_MAX 32
@@ -29,7 +30,43 @@ unsigned command_database(bool shared, unsigned client, unsigned name)
     return shared || name < MODEL_PLAIN ? 0 : 2 * client + 1 + (name - MODEL_PLAIN) / MODEL_OWN;
 }
 
+/* By RedisBloom's hash; 0: another item has its fingerprint. */
+static unsigned different(unsigned number, uint64_t taken[4])
+{
+    char text[NAME_SIZE];
+    uint64_t value = cuckoo_hash(text, (size_t)snprintf(text, NAME_SIZE, "c%u", number)) % 255;
+    if (taken[value / 64] & UINT64_C(1) << value % 64)
+        return 0;
+    taken[value / 64] |= UINT64_C(1) << value % 64;
+    return number;
+}
+
+const char *command_item(char text[NAME_SIZE], enum family family, unsigned item)
+{
+    static unsigned numbers[MODEL_ITEMS];
+    static uint64_t taken[4];
+    for (unsigned i = 0, number = 1; !numbers[MODEL_ITEMS - 1] && i < MODEL_ITEMS; number++)
+        if ((numbers[i] = different(number, taken)))
+            i++;
+    snprintf(text, NAME_SIZE, "%c%u", family_is_cuckoo(family) ? 'c' : 'i',
+             family_is_cuckoo(family) ? numbers[item] : item);
+    return text;
+}
+
 /* ---- choices ---- */
+
+static bool is_of_cuckoos(enum op_kind kind)
+{
+    return kind == OP_ADDNX || kind == OP_DELETE || kind == OP_COUNT || kind == OP_COMPACT;
+}
+
+/* Whether filters of the family have the command. */
+static bool has(enum family family, enum op_kind kind)
+{
+    return family_is_cuckoo(family)
+               ? kind != OP_CARD && kind != OP_CLEAR && kind != OP_MERGE && kind != OP_SCAN && kind != OP_LOAD
+               : !is_of_cuckoos(kind);
+}
 
 static enum op_kind choose_kind(void)
 {
@@ -64,11 +101,17 @@ static unsigned opposite(unsigned name)
 /* Commands that only some names have. */
 static void choose_names(const struct model_client *client, struct op *op)
 {
+    const struct model_scan *scan = &client->scan;
     op->name = (unsigned)below(op->shared ? MODEL_SHARED : MODEL_NAMES);
     if (op->kind == OP_MOVE || op->kind == OP_SWAPDB || op->kind == OP_FLUSHDB)
         op->name = MODEL_PLAIN + (unsigned)below(2 * MODEL_OWN);
     if (op->kind == OP_RESTORE && client->dump.plain != (op->name < MODEL_PLAIN))
         op->name = client->dump.plain ? op->name % MODEL_PLAIN : MODEL_PLAIN + op->name % (2 * MODEL_OWN);
+    op->to = op->name < MODEL_PLAIN ? op->name + MODEL_PLAIN : op->name;
+    if (op->kind == OP_SCAN)
+        op->name = scan->n ? scan->name : op->name;
+    if (op->kind == OP_LOAD)
+        op->name = scan->loaded ? scan->target : scan->chunks[0].plain ? op->name % MODEL_PLAIN : op->to;
     op->to = op->name;
     if (op->kind == OP_RENAME || op->kind == OP_COPY || op->kind == OP_MERGE)
         op->to = another(op->name);
@@ -82,24 +125,40 @@ static uint64_t choose_ms(void)
     return 1 + below(most[below(4)]);
 }
 
-static void choose_time(struct op *op)
+static void choose_time(struct op *op, enum family family)
 {
     op->ms = choose_ms();
     if (op->kind == OP_PEXPIREAT)
         op->ms += schedule_day_ms() - (below(8) ? 0 : 50);
     if (op->kind == OP_RESERVE)
         op->ms = below(4) ? 0 : 1000 + 1000 * below(3);
+    if (op->kind == OP_RESERVE && family_is_cuckoo(family))
+        op->ms = 0;
+}
+
+/* Whether the client has what the command needs. */
+static bool is_ready(const struct model_client *client, const struct op *op)
+{
+    const struct model_scan *scan = &client->scan;
+    if (op->kind == OP_SCAN)
+        return !scan->asks && !(scan->n && scan->whole && below(4));
+    if (op->kind == OP_LOAD)
+        return scan->n && scan->whole;
+    return op->kind != OP_RESTORE || client->dump.len;
 }
 
 void command_choose(const struct model *model, unsigned client, struct op *op)
 {
     const struct model_client *own = &model->clients[client];
-    do
+    bool items;
+    do {
         *op = (struct op){.kind = choose_kind(), .n = 1};
-    while (op->kind == OP_RESTORE && !own->dump.len);
-    bool items = op->kind == OP_ADD || op->kind == OP_EXISTS;
-    op->shared = items && below(3) == 0;
-    choose_names(own, op);
+        if (own->scan.n && below(3) == 0) /* what has begun goes on */
+            op->kind = own->scan.whole ? OP_LOAD : OP_SCAN;
+        items = op->kind == OP_ADD || op->kind == OP_ADDNX || op->kind == OP_EXISTS;
+        op->shared = items && op->kind != OP_ADDNX && below(3) == 0;
+        choose_names(own, op);
+    } while (!is_ready(own, op) || (!op->shared && !has(model_family_of(own->family, op->name), op->kind)));
     op->replace = (op->kind == OP_COPY || op->kind == OP_RESTORE) && below(2);
     op->many = items && below(3) == 0;
     if (op->many)
@@ -108,7 +167,7 @@ void command_choose(const struct model *model, unsigned client, struct op *op)
         op->items[i] = (unsigned)below(MODEL_ITEMS);
     if (op->kind == OP_RESERVE || op->kind == OP_PEXPIRE || op->kind == OP_PEXPIREAT ||
         (op->kind == OP_RESTORE && below(2)))
-        choose_time(op);
+        choose_time(op, model_family_of(own->family, op->name));
     op->exec = op->kind == OP_ADD && below(5) == 0;
     if (below(40) == 0)
         *op = (struct op){.kind = below(2) ? OP_SAVE : OP_BGSAVE};
@@ -135,10 +194,10 @@ static void put_number(struct words *words, const char *prefix, uint64_t number)
     put(words, text);
 }
 
-static void put_items(struct words *words, const struct op *op)
+static void put_items(struct words *words, const struct op *op, enum family family)
 {
     for (unsigned i = 0; i < op->n; i++)
-        put_number(words, "i", op->items[i]);
+        put(words, command_item(words->text[words->n], family, op->items[i]));
 }
 
 static void put_family(struct words *words, enum family family)
@@ -149,6 +208,14 @@ static void put_family(struct words *words, enum family family)
     }
     if (family == FAMILY_KEYED)
         put(words, "KEYED");
+    if (family == FAMILY_WINDOW) {
+        put(words, "WINDOW");
+        put_number(words, "", filter_window.ns / 1000000000);
+        put(words, "PARTS");
+        put_number(words, "", filter_window.parts);
+        if (filter_window.refresh)
+            put(words, "REFRESH");
+    }
 }
 
 /* So few items have no false positives by these rates, except where the model expects them. */
@@ -163,15 +230,30 @@ static uint64_t capacity_of(const struct op *op, enum family family)
     return family != FAMILY_VALKEY ? 1 + below(20) : op->shared ? 2000 : 8 + below(20);
 }
 
-static void put_insert(struct words *words, const struct op *op, enum family family)
+static void put_insert(struct words *words, unsigned client, const struct op *op, enum family family)
 {
+    if (family == FAMILY_CUCKOO_RATE) {
+        put(words, "ERROR");
+        put(words, "0.0002");
+    }
+    if (family_is_cuckoo(family)) {
+        put(words, "CAPACITY");
+        put_number(words, "", 8 + below(30));
+        put(words, "ITEMS");
+        put_items(words, op, family);
+        return;
+    }
     put(words, "ERROR");
     put(words, rate_of(op, family));
     put(words, "CAPACITY");
     put_number(words, "", capacity_of(op, family));
     put_family(words, family);
+    if (op->shared && op->name == MODEL_CLAIMS) {
+        put(words, "OWNER");
+        put_number(words, "o", client);
+    }
     put(words, "ITEMS");
-    put_items(words, op);
+    put_items(words, op, family);
 }
 
 static void put_databases(struct words *words, unsigned client, const struct op *op)
@@ -200,9 +282,13 @@ static void put_names(struct words *words, char names[2][NAME_SIZE], unsigned cl
         put(words, "REPLACE");
 }
 
-static void put_restore(struct words *words, struct op *op, const struct model_dump *dump)
+/* The ages of a window in a dump go by the time of day. */
+static void put_restore(struct words *words, struct op *op, const struct model_dump *dump, enum family family,
+                        unsigned jumps)
 {
     op->value = dump->filter;
+    if (family == FAMILY_WINDOW && dump->jumps != jumps)
+        filter_forget(family, &op->value);
     put_number(words, "", op->ms);
     words->len[words->n] = dump->len;
     put(words, dump->bytes);
@@ -210,36 +296,94 @@ static void put_restore(struct words *words, struct op *op, const struct model_d
         put(words, "REPLACE");
 }
 
-static void put_op(struct words *words, char names[2][NAME_SIZE], unsigned client, struct op *op, enum family family,
-                   const struct model_dump *dump)
+static void put_reserve(struct words *words, const struct op *op, enum family family)
 {
-    static const char *const manys[OP_KINDS] = {[OP_ADD] = "BF.MADD", [OP_EXISTS] = "BF.MEXISTS"};
-    bool inserts = op->kind == OP_ADD && family != FAMILY_PLAIN;
-    put(words, inserts ? "BF.INSERT" : op->many ? manys[op->kind] : model_word(op->kind));
-    if (op->kind >= OP_SAVE)
+    if (family_is_cuckoo(family)) {
+        put_number(words, "", 8 + below(30));
+        put(words, family == FAMILY_CUCKOO ? "BUCKETSIZE" : "ERROR");
+        if (family == FAMILY_CUCKOO)
+            put_number(words, "", 1 + below(4));
+        else
+            put(words, "0.0002");
+        put(words, "EXPANSION");
+        put_number(words, "", below(3));
+        return;
+    }
+    put(words, rate_of(op, family));
+    put_number(words, "", capacity_of(op, family));
+    put_family(words, family != FAMILY_PLAIN ? family : below(2) ? FAMILY_BLOCKED : FAMILY_PLAIN);
+    if (op->ms) {
+        put(words, "TTL");
+        put_number(words, "", op->ms / 1000);
+    }
+}
+
+/* The command's word, in the family's form. */
+static const char *word_of(const struct op *op, enum family family)
+{
+    static const char *const words[OP_KINDS][2][2] = {
+        [OP_RESERVE] = {{"BF.RESERVE", "BF.RESERVE"}, {"CF.RESERVE", "CF.RESERVE"}},
+        [OP_ADD] = {{"BF.ADD", "BF.MADD"}, {"CF.ADD", "CF.INSERT"}},
+        [OP_ADDNX] = {{"CF.ADDNX", "CF.INSERTNX"}, {"CF.ADDNX", "CF.INSERTNX"}},
+        [OP_EXISTS] = {{"BF.EXISTS", "BF.MEXISTS"}, {"CF.EXISTS", "CF.MEXISTS"}},
+    };
+    const char *word = words[op->kind][family_is_cuckoo(family)][op->many];
+    return word ? word : model_word(op->kind);
+}
+
+static void put_scan(struct words *words, struct op *op, struct model_scan *scan)
+{
+    if (scan->whole) /* a new one */
+        *scan = (struct model_scan){.n = 0};
+    op->chunk = scan->n;
+    scan->name = op->name;
+    scan->asks = true;
+    put_number(words, "", op->chunk ? scan->iterators[op->chunk - 1] : 0);
+}
+
+/* One of some loads ends before its last chunk. */
+static void put_load(struct words *words, struct op *op, struct model_scan *scan, enum family family, unsigned jumps)
+{
+    op->chunk = scan->loaded++;
+    op->last = scan->loaded == scan->n;
+    op->value = scan->chunks[0].filter;
+    if (family == FAMILY_WINDOW && scan->chunks[0].jumps != jumps)
+        filter_forget(family, &op->value);
+    scan->target = op->name;
+    if (op->last || below(12) == 0)
+        scan->loaded = 0;
+    put_number(words, "", scan->iterators[op->chunk]);
+    words->len[words->n] = scan->chunks[op->chunk].len;
+    put(words, scan->chunks[op->chunk].bytes);
+}
+
+static void put_op(struct words *words, char names[2][NAME_SIZE], unsigned client, struct op *op, enum family family,
+                   struct model *model)
+{
+    bool cuckoo = family_is_cuckoo(family), adds = op->kind == OP_ADD || op->kind == OP_ADDNX;
+    bool inserts = adds && (cuckoo ? op->many : family != FAMILY_PLAIN || (op->shared && op->name == MODEL_CLAIMS));
+    put(words, inserts && !cuckoo ? "BF.INSERT" : word_of(op, family));
+    if (op->kind >= OP_FLUSHALL)
         return;
     if (op->kind == OP_SWAPDB || op->kind == OP_FLUSHDB) {
         put_databases(words, client, op);
         return;
     }
     put_names(words, names, client, op);
-    if (op->kind == OP_RESERVE) {
-        put(words, rate_of(op, family));
-        put_number(words, "", capacity_of(op, family));
-        put_family(words, family != FAMILY_PLAIN ? family : below(2) ? FAMILY_BLOCKED : FAMILY_PLAIN);
-        if (op->ms) {
-            put(words, "TTL");
-            put_number(words, "", op->ms / 1000);
-        }
-    }
+    if (op->kind == OP_RESERVE)
+        put_reserve(words, op, family);
     if (op->kind == OP_PEXPIRE || op->kind == OP_PEXPIREAT)
         put_number(words, "", op->ms);
+    if (op->kind == OP_SCAN)
+        put_scan(words, op, &model->clients[client].scan);
+    if (op->kind == OP_LOAD)
+        put_load(words, op, &model->clients[client].scan, family, model->jumps);
     if (op->kind == OP_RESTORE)
-        put_restore(words, op, dump);
+        put_restore(words, op, &model->clients[client].dump, family, model->jumps);
     if (inserts)
-        put_insert(words, op, family);
-    else if (op->kind == OP_ADD || op->kind == OP_EXISTS)
-        put_items(words, op);
+        put_insert(words, client, op, family);
+    else if (adds || op->kind == OP_EXISTS || op->kind == OP_DELETE || op->kind == OP_COUNT)
+        put_items(words, op, family);
 }
 
 static void show(const struct words *words, unsigned client, unsigned database)
@@ -256,14 +400,14 @@ static void select_database(struct sim_client *to, unsigned database)
     sim_client_words(to, 2, (const char *[]){"SELECT", text});
 }
 
-void command_send(struct sim_client *to, const struct model *model, unsigned client, struct op *op, bool shown)
+void command_send(struct sim_client *to, struct model *model, unsigned client, struct op *op, bool shown)
 {
     char names[2][NAME_SIZE];
     struct words words = {.n = 0};
     enum family family =
         op->shared ? model->shared_family[op->name] : model_family_of(model->clients[client].family, op->name);
-    unsigned database = op->kind < OP_SAVE ? command_database(op->shared, client, op->name) : 0;
-    put_op(&words, names, client, op, family, &model->clients[client].dump);
+    unsigned database = op->kind < OP_FLUSHALL ? command_database(op->shared, client, op->name) : 0;
+    put_op(&words, names, client, op, family, model);
     if (shown)
         show(&words, client, database);
     op->exec &= database == 0 && family != FAMILY_KEYED; /* its key may have to be read first */

@@ -13,11 +13,14 @@
 const char *command_name(char text[NAME_SIZE], bool shared, unsigned client, unsigned name);
 unsigned command_database(bool shared, unsigned client, unsigned name);
 
+/* The text of an item. Those of cuckoo filters have different fingerprints. */
+const char *command_item(char text[NAME_SIZE], enum family family, unsigned item);
+
 /* A command of a client, chosen at random. */
 void command_choose(const struct model *model, unsigned client, struct op *op_out);
 
 /* Appends the command's words, with MULTI and EXEC or SELECT around them, to what the client sends. `shown`: prints
  * them. */
-void command_send(struct sim_client *to, const struct model *model, unsigned client, struct op *op, bool shown);
+void command_send(struct sim_client *to, struct model *model, unsigned client, struct op *op, bool shown);
 
 #endif

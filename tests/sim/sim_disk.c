@@ -1,6 +1,7 @@
 #include "sim_disk.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,8 +19,11 @@ struct map {
     void *memory;
 };
 
+#define BOOT_FILE "boot_id" /* stands for that of the kernel */
+
 static struct disk {
     struct crash_fs *fs;
+    uint64_t boots;
     struct map maps[MAPS];
 } * disk;
 
@@ -71,7 +75,7 @@ static int enter(bool changes)
     }
 
 OPERATION(open, flags &FS_CREATE, (void *ctx, const char *path, unsigned flags, int *fd_out),
-          (open, path, flags, fd_out))
+          (open, strcmp(path, "/proc/sys/kernel/random/boot_id") == 0 ? BOOT_FILE : path, flags, fd_out))
 OPERATION(truncate, true, (void *ctx, int fd, uint64_t size), (truncate, fd, size))
 OPERATION(stat, false, (void *ctx, const char *path, struct fs_stat *out), (stat, path, out))
 OPERATION(mkdir, true, (void *ctx, const char *path), (mkdir, path))
@@ -201,10 +205,21 @@ const struct fsops *__wrap_fsops_posix(void)
 
 /* ---- the disk ---- */
 
+static void write_boot(void)
+{
+    char text[40];
+    size_t n;
+    int fd, len = snprintf(text, sizeof(text), "%036llu", (unsigned long long)disk->boots);
+    if (BELOW(open, BOOT_FILE, FS_CREATE | FS_WRITE, &fd) != 0 || BELOW(pwrite, fd, text, (size_t)len, 0, &n) != 0)
+        abort();
+    (void)BELOW(close, fd);
+}
+
 void sim_disk_create(void)
 {
     disk = arena_calloc(1, sizeof(*disk));
     disk->fs = crash_fs_create();
+    write_boot();
     faults.frozen = false;
     faults.one_in = 0;
 }
@@ -222,6 +237,8 @@ void sim_disk_crash(enum crash_mode mode, uint64_t seed)
     struct crash_fs *after = crash_fs_after(disk->fs, mode, seed);
     crash_fs_destroy(disk->fs);
     disk->fs = after;
+    disk->boots += mode != CRASH_KEEP_ALL;
+    write_boot();
     memset(disk->maps, 0, sizeof(disk->maps)); /* memory of a daemon that has ended */
     faults.frozen = false;
 }

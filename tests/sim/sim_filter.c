@@ -3,6 +3,10 @@
 #include <stddef.h>
 
 #define FALSE_AT_ONCE 12 /* false positives of one filter among all items */
+#define MANY          UINT8_MAX
+#define LATE_NS       UINT64_C(50000000) /* a window may forget an item so much later than it says */
+
+struct window_kind filter_window;
 
 static uint64_t bit(unsigned item)
 {
@@ -34,29 +38,81 @@ struct model_filter filter_empty(void)
     return (struct model_filter){.presence = PRESENT, .expire_lo = NEVER_MS, .expire_hi = NEVER_MS};
 }
 
+void filter_forget(enum family family, struct model_filter *filter)
+{
+    filter->must = 0;
+    for (unsigned i = 0; i < MODEL_ITEMS; i++) {
+        if (family_is_cuckoo(family)) {
+            filter->copies.lo[i] = 0;
+            filter->copies.hi[i] = filter->may & bit(i) ? MANY : 0;
+        } else if (family == FAMILY_WINDOW) {
+            filter->until.must_ns[i] = 0;
+            filter->until.may_ns[i] = UINT64_MAX;
+        }
+    }
+}
+
+static uint64_t max_ns(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+static void join_items(enum family family, struct model_filter *filter, const struct model_filter *other)
+{
+    for (unsigned i = 0; i < MODEL_ITEMS; i++) {
+        if (family_is_cuckoo(family)) {
+            filter->copies.lo[i] = (uint8_t)min(filter->copies.lo[i], other->copies.lo[i]);
+            filter->copies.hi[i] = (uint8_t)max(filter->copies.hi[i], other->copies.hi[i]);
+        } else if (family == FAMILY_WINDOW) {
+            uint64_t *must_ns = &filter->until.must_ns[i], *may_ns = &filter->until.may_ns[i];
+            if (*must_ns > other->until.must_ns[i])
+                *must_ns = other->until.must_ns[i];
+            *may_ns = !(filter->may & bit(i))  ? other->until.may_ns[i]
+                      : !(other->may & bit(i)) ? *may_ns
+                                               : max_ns(*may_ns, other->until.may_ns[i]);
+        }
+    }
+}
+
+/* What was known of a filter before it expired is kept for a clock that is set back. */
+static bool has_content(const struct model_filter *filter)
+{
+    return (filter->presence & PRESENT) || filter->ghost;
+}
+
 void filter_join(enum family family, struct model_filter *filter, const struct model_filter *other)
 {
-    (void)family;
-    if (other->presence == ABSENT || filter->presence == ABSENT) {
-        struct model_filter sum = other->presence == ABSENT ? *filter : *other;
-        sum.presence |= other->presence | filter->presence;
-        sum.ghost = filter->ghost || other->ghost;
-        *filter = sum;
-        return;
+    unsigned presence = filter->presence | other->presence;
+    bool ghost = filter->ghost || other->ghost;
+    if (!has_content(filter))
+        *filter = *other;
+    else if (has_content(other)) {
+        join_items(family, filter, other);
+        filter->must &= other->must;
+        filter->may |= other->may;
+        filter->more_lo = min(filter->more_lo, other->more_lo);
+        filter->more_hi = max(filter->more_hi, other->more_hi);
+        filter->expire_lo = filter->expire_lo < other->expire_lo ? filter->expire_lo : other->expire_lo;
+        filter->expire_hi = filter->expire_hi > other->expire_hi ? filter->expire_hi : other->expire_hi;
     }
-    filter->presence |= other->presence;
-    filter->ghost |= other->ghost;
-    filter->must &= other->must;
-    filter->may |= other->may;
-    filter->more_lo = min(filter->more_lo, other->more_lo);
-    filter->more_hi = max(filter->more_hi, other->more_hi);
-    filter->expire_lo = filter->expire_lo < other->expire_lo ? filter->expire_lo : other->expire_lo;
-    filter->expire_hi = filter->expire_hi > other->expire_hi ? filter->expire_hi : other->expire_hi;
+    filter->presence = presence;
+    filter->ghost = ghost;
+}
+
+static void age_items(struct model_filter *filter, const struct moment *when)
+{
+    for (unsigned i = 0; i < MODEL_ITEMS; i++) {
+        if (when->replied_ns > filter->until.must_ns[i])
+            filter->must &= ~bit(i);
+        if (when->sent_ns > filter->until.may_ns[i])
+            filter->may &= ~bit(i);
+    }
 }
 
 void filter_age(enum family family, struct model_filter *filter, const struct moment *when)
 {
-    (void)family;
+    if (family == FAMILY_WINDOW)
+        age_items(filter, when);
     if (!(filter->presence & PRESENT) || when->replied_ms < filter->expire_lo)
         return;
     filter->presence = when->sent_ms > filter->expire_hi ? ABSENT : filter->presence | ABSENT;
@@ -71,11 +127,83 @@ void filter_set_back(struct model_filter *filter, uint64_t was_ms)
 
 /* ---- a filter that is there ---- */
 
+/* An item that is there less than before, or more. */
+static void set_copies(struct model_filter *filter, unsigned item, int lo, int hi)
+{
+    filter->copies.lo[item] = (uint8_t)max(0, min(lo, MANY));
+    filter->copies.hi[item] = (uint8_t)max(0, min(hi, MANY));
+    filter->must = lo > 0 ? filter->must | bit(item) : filter->must & ~bit(item);
+    filter->may = hi > 0 ? filter->may | bit(item) : filter->may & ~bit(item);
+}
+
+static bool add_copy(struct model_filter *filter, unsigned item, enum answer answer)
+{
+    int lo = filter->copies.lo[item], hi = filter->copies.hi[item];
+    set_copies(filter, item, answer == ANSWER_YES ? lo + 1 : lo, answer == ANSWER_NO ? hi : hi + 1);
+    return answer != ANSWER_NO;
+}
+
+bool filter_add_new(struct model_filter *filter, unsigned item, enum answer answer)
+{
+    int lo = filter->copies.lo[item], hi = filter->copies.hi[item];
+    if (answer == NO_ANSWER)
+        set_copies(filter, item, lo, max(1, hi));
+    else if (answer == ANSWER_YES)
+        set_copies(filter, item, 1, 1);
+    else
+        set_copies(filter, item, max(1, lo), hi);
+    return answer == NO_ANSWER || (answer == ANSWER_YES ? lo == 0 : hi > 0);
+}
+
+bool filter_delete(struct model_filter *filter, unsigned item, enum answer answer)
+{
+    int lo = filter->copies.lo[item], hi = filter->copies.hi[item];
+    if (answer == ANSWER_NO)
+        set_copies(filter, item, 0, 0);
+    else
+        set_copies(filter, item, lo - 1, answer == ANSWER_YES && hi < MANY ? hi - 1 : hi);
+    return answer == NO_ANSWER || (answer == ANSWER_YES ? hi > 0 : lo == 0);
+}
+
+/* In a small filter an item may count twice. */
+bool filter_count(struct model_filter *filter, unsigned item, int64_t number)
+{
+    int lo = filter->copies.lo[item], hi = filter->copies.hi[item], seen = (int)number;
+    bool fits = seen >= lo && (hi == MANY || seen <= 2 * hi);
+    set_copies(filter, item, max(lo, (seen + 1) / 2), min(hi, seen));
+    return fits;
+}
+
+/* An add of a present item renews its time only with REFRESH. */
+static bool add_to_window(struct model_filter *filter, unsigned item, enum answer answer, const struct moment *when)
+{
+    bool must = filter->must & bit(item), may = filter->may & bit(item);
+    uint64_t *must_ns = &filter->until.must_ns[item], *may_ns = &filter->until.may_ns[item];
+    uint64_t end_ns = when->replied_ns + filter_window.ns + filter_window.ns / filter_window.parts + LATE_NS;
+    if (answer == NO_ANSWER) {
+        *must_ns = must ? *must_ns : 0;
+        *may_ns = may ? max_ns(*may_ns, end_ns) : end_ns;
+        filter->may |= bit(item);
+        return true;
+    }
+    if (answer == ANSWER_YES || filter_window.refresh) {
+        *must_ns = when->sent_ns + filter_window.ns;
+        *may_ns = may && answer == ANSWER_NO ? max_ns(*may_ns, end_ns) : end_ns;
+        filter->must |= bit(item);
+        filter->may |= bit(item);
+        age_items(filter, when);
+    }
+    return answer == ANSWER_YES ? !must : may;
+}
+
 bool filter_add(enum family family, struct model_filter *filter, unsigned item, enum answer answer,
                 const struct moment *when)
 {
     bool must = filter->must & bit(item), may = filter->may & bit(item);
-    (void)when;
+    if (family_is_cuckoo(family))
+        return add_copy(filter, item, answer);
+    if (family == FAMILY_WINDOW)
+        return add_to_window(filter, item, answer, when);
     if (answer == NO_ANSWER) {
         filter->may |= bit(item);
         return true;
@@ -98,9 +226,13 @@ bool filter_query(enum family family, struct model_filter *filter, unsigned item
         count->seen += answer == ANSWER_YES;
         return true;
     }
-    if (answer == ANSWER_NO)
+    if (family_is_cuckoo(family) && answer == ANSWER_NO)
+        set_copies(filter, item, 0, 0);
+    else if (family_is_cuckoo(family))
+        set_copies(filter, item, max(1, filter->copies.lo[item]), filter->copies.hi[item]);
+    else if (answer == ANSWER_NO)
         filter->may &= ~bit(item);
-    else if (family != FAMILY_VALKEY)
+    else if (family != FAMILY_VALKEY && family != FAMILY_WINDOW)
         filter->must |= bit(item);
     return answer == ANSWER_YES ? may : !must;
 }
@@ -115,9 +247,17 @@ static int most_of(const struct model_filter *filter)
     return bits_in(filter->may) + filter->more_hi;
 }
 
+/* With REFRESH an item counts once for each part that has it. */
+static bool window_counts(const struct model_filter *filter, int64_t number)
+{
+    int parts = filter_window.refresh ? (int)filter_window.parts + 2 : 1;
+    return number >= bits_in(filter->must) && number <= bits_in(filter->may) * parts;
+}
+
 bool filter_card(enum family family, struct model_filter *filter, int64_t number)
 {
-    (void)family;
+    if (family == FAMILY_WINDOW)
+        return window_counts(filter, number);
     bool fits = number >= least_of(filter) && number <= most_of(filter);
     if (filter->must == filter->may)
         filter->more_lo = filter->more_hi = (int)number - bits_in(filter->must);
@@ -131,10 +271,26 @@ void filter_clear(struct model_filter *filter)
     filter_expire(filter, was.expire_lo, was.expire_hi);
 }
 
+/* In a union of windows an item stays a part longer. */
+static void merge_times(struct model_filter *filter, const struct model_filter *source)
+{
+    for (unsigned i = 0; i < MODEL_ITEMS; i++) {
+        uint64_t must_ns = filter->must & bit(i) ? filter->until.must_ns[i] : 0;
+        uint64_t may_ns = filter->may & bit(i) ? filter->until.may_ns[i] : 0;
+        if (source->must & bit(i))
+            must_ns = max_ns(must_ns, source->until.must_ns[i]);
+        if (source->may & bit(i))
+            may_ns = max_ns(may_ns, source->until.may_ns[i]);
+        filter->until.must_ns[i] = must_ns;
+        filter->until.may_ns[i] = may_ns == UINT64_MAX ? may_ns : may_ns + filter_window.ns / filter_window.parts;
+    }
+}
+
 /* The count of a union is an estimate between the larger of both counts and their sum. */
 void filter_merge(enum family family, struct model_filter *filter, const struct model_filter *source)
 {
-    (void)family;
+    if (family == FAMILY_WINDOW)
+        merge_times(filter, source);
     int least = max(least_of(filter), least_of(source)), most = most_of(filter) + most_of(source);
     filter->must |= source->must;
     filter->may |= source->may;
@@ -150,30 +306,57 @@ void filter_expire(struct model_filter *filter, uint64_t lo_ms, uint64_t hi_ms)
 
 /* ---- after a restart ---- */
 
-const char *filter_see(enum family family, struct model_filter *filter, const struct model_seen *seen, bool counts_more)
+static const char *see_copies(struct model_filter *filter, const struct model_filter *was,
+                              const struct model_seen *seen)
 {
-    struct model_filter was = *filter;
-    uint64_t more = seen->items & ~was.may;
-    int items = bits_in(seen->items), shift_lo = was.more_lo, shift_hi = counts_more ? MODEL_ITEMS : was.more_hi;
-    *filter = seen->present ? filter_empty() : filter_absent();
-    if (!seen->present)
-        filter->ghost = was.ghost;
+    int lo = 0, hi = 0;
+    bool fits = true;
+    filter->copies = was->copies;
+    for (unsigned i = 0; i < MODEL_ITEMS; i++) {
+        fits = filter_count(filter, i, seen->copies[i]) && fits;
+        lo += filter->copies.lo[i];
+        hi += filter->copies.hi[i];
+    }
+    return !fits ? "has wrong numbers of items" : seen->count < lo || seen->count > hi ? "has a wrong sum" : NULL;
+}
+
+static const char *see_items(enum family family, struct model_filter *filter, const struct model_filter *was,
+                             const struct model_seen *seen, bool counts_more)
+{
+    uint64_t more = seen->items & ~was->may;
+    int items = bits_in(seen->items), lo = was->more_lo, hi = counts_more ? MODEL_ITEMS : was->more_hi;
     filter->must = filter->may = seen->items;
     filter->more_lo = filter->more_hi = (int)seen->count - items;
-    filter_expire(filter, seen->expire_ms, seen->expire_ms);
-    if (!(was.presence & (seen->present ? PRESENT : ABSENT)))
-        return seen->present ? "is there" : "is not there";
-    if (!seen->present)
-        return seen->items ? "is not there and has items" : NULL;
-    if (was.must & ~seen->items)
+    if (was->must & ~seen->items)
         return "lacks items";
     if (more && (family != FAMILY_VALKEY || bits_in(more) > FALSE_AT_ONCE))
         return "has items that it never had";
+    if (family == FAMILY_WINDOW) {
+        filter->must &= was->must;
+        filter->until = was->until;
+        return window_counts(filter, seen->count) ? NULL : "has a wrong count";
+    }
+    if (family == FAMILY_VALKEY)
+        lo = min(lo, bits_in(was->must) + was->more_lo - items);
+    return seen->count < items + lo || seen->count > items + hi ? "has a wrong count" : NULL;
+}
+
+const char *filter_see(enum family family, struct model_filter *filter, const struct model_seen *seen, bool counts_more)
+{
+    struct model_filter was = *filter;
+    *filter = seen->present ? filter_empty() : filter_absent();
+    if (!(was.presence & (seen->present ? PRESENT : ABSENT)))
+        return seen->present ? "is there" : "is not there";
+    if (!seen->present) {
+        if (was.ghost || was.expire_lo != NEVER_MS)
+            *filter = was;
+        filter->ghost = was.ghost || was.expire_lo != NEVER_MS;
+        filter->presence = ABSENT;
+        return seen->items ? "is not there and has items" : NULL;
+    }
+    filter_expire(filter, seen->expire_ms, seen->expire_ms);
     if (seen->expire_ms < was.expire_lo || seen->expire_ms > was.expire_hi)
         return "expires at another time";
-    if (family == FAMILY_VALKEY)
-        shift_lo = min(shift_lo, bits_in(was.must) + was.more_lo - items);
-    if (seen->count < items + shift_lo || seen->count > items + shift_hi)
-        return "has a wrong count";
-    return NULL;
+    return family_is_cuckoo(family) ? see_copies(filter, &was, seen)
+                                    : see_items(family, filter, &was, seen, counts_more);
 }

@@ -14,8 +14,31 @@
 #define MODEL_ITEMS 48
 #define NEVER_MS    UINT64_MAX
 
-/* The kind of a filter follows from its name. Those of FAMILY_VALKEY have false positives. */
-enum family { FAMILY_PLAIN, FAMILY_BLOCKED, FAMILY_KEYED, FAMILY_VALKEY, FAMILIES };
+/* The kind of a filter follows from its name. Those of FAMILY_VALKEY have false positives. Those of the last two are
+ * multisets; FAMILY_CUCKOO_RATE keeps an error rate. */
+enum family {
+    FAMILY_PLAIN,
+    FAMILY_BLOCKED,
+    FAMILY_KEYED,
+    FAMILY_VALKEY,
+    FAMILY_WINDOW,
+    FAMILY_CUCKOO,
+    FAMILY_CUCKOO_RATE,
+    FAMILIES
+};
+
+static inline bool family_is_cuckoo(enum family family)
+{
+    return family >= FAMILY_CUCKOO;
+}
+
+/* The windows of a seed. */
+struct window_kind {
+    uint64_t ns; /* its length */
+    unsigned parts;
+    bool refresh;
+};
+extern struct window_kind filter_window;
 
 enum { ABSENT = 1, PRESENT = 2, UNSURE = ABSENT | PRESENT };
 
@@ -25,6 +48,14 @@ struct model_filter {
     uint64_t must, may;
     int more_lo, more_hi;          /* its count less the number of its items */
     uint64_t expire_lo, expire_hi; /* Unix time in ms; NEVER_MS */
+    union {
+        struct { /* of a cuckoo filter, for each item */
+            uint8_t lo[MODEL_ITEMS], hi[MODEL_ITEMS];
+        } copies;
+        struct { /* of a window: an item of `must` and of `may` is there until then */
+            uint64_t must_ns[MODEL_ITEMS], may_ns[MODEL_ITEMS];
+        } until;
+    };
 };
 
 /* The time from a command's departure to its reply: by the run's clock and by the time of day. */
@@ -40,6 +71,9 @@ struct model_false {
 
 struct model_filter filter_absent(void);
 struct model_filter filter_empty(void);
+
+/* Nothing is sure: any items of `may` may be there, any number of times and for any time. */
+void filter_forget(enum family family, struct model_filter *filter);
 
 /* Either of the two. */
 void filter_join(enum family family, struct model_filter *filter, const struct model_filter *other);
@@ -59,6 +93,9 @@ bool filter_add(enum family family, struct model_filter *filter, unsigned item, 
 bool filter_query(enum family family, struct model_filter *filter, unsigned item, enum answer answer,
                   struct model_false *count);
 bool filter_card(enum family family, struct model_filter *filter, int64_t number);
+bool filter_add_new(struct model_filter *filter, unsigned item, enum answer answer);
+bool filter_delete(struct model_filter *filter, unsigned item, enum answer answer);
+bool filter_count(struct model_filter *filter, unsigned item, int64_t number);
 void filter_clear(struct model_filter *filter);
 void filter_merge(enum family family, struct model_filter *filter, const struct model_filter *source);
 void filter_expire(struct model_filter *filter, uint64_t lo_ms, uint64_t hi_ms);
@@ -70,6 +107,7 @@ struct model_seen {
     uint64_t items;
     int64_t count;
     uint64_t expire_ms;
+    uint8_t copies[MODEL_ITEMS]; /* CF.COUNT */
 };
 
 /* NULL, or the contradiction. The filter becomes what was seen. `counts_more`: its count may include items that it

@@ -48,7 +48,7 @@ const char *model_word(enum op_kind kind)
 bool model_is_write(const struct op *op)
 {
     return op->kind != OP_EXISTS && op->kind != OP_CARD && op->kind != OP_PTTL && op->kind != OP_DUMP &&
-           op->kind < OP_SAVE;
+           op->kind != OP_COUNT && op->kind != OP_SCAN && op->kind < OP_FLUSHALL;
 }
 
 static uint64_t bit(unsigned item)
@@ -64,6 +64,13 @@ static uint64_t bits_of(const struct op *op)
     return bits;
 }
 
+static void send_shared(struct model_shared *shared, unsigned client, uint64_t items)
+{
+    shared->sent |= items;
+    shared->ever |= items;
+    shared->sent_by[client] |= items;
+}
+
 void model_sent(struct model *model, unsigned index, const struct op *op)
 {
     struct model_client *client = &model->clients[index];
@@ -71,7 +78,7 @@ void model_sent(struct model *model, unsigned index, const struct op *op)
     *sent = *op;
     model->commands++;
     if (op->shared && op->kind == OP_ADD)
-        model->shared[op->name].sent |= bits_of(op);
+        send_shared(&model->shared[op->name], index, bits_of(op));
     if (op->shared && op->kind == OP_EXISTS)
         sent->known = model->shared[op->name].acked;
     if (op->kind == OP_SAVE) {
@@ -104,18 +111,34 @@ static void contradict(struct model *model, unsigned client, const struct op *op
                op->shared ? "shared" : "own", op->name, op->to, op->items[0], text_of(reply, text, sizeof(text)));
 }
 
-/* A shared filter has one winner for each item. */
-static bool take_shared_add(struct model_shared *shared, const struct op *op, const struct resp_reply *reply,
-                            uint64_t now_ns)
+/* A claim's answer stays the same. */
+static bool take_claim(struct model_shared *shared, unsigned client, unsigned item, enum answer answer)
 {
-    bool fits = true;
+    uint64_t others = 0;
+    uint8_t *owner = &shared->owner[item];
+    for (unsigned i = 0; i < MODEL_CLIENTS; i++)
+        others |= i != client ? shared->sent_by[i] : 0;
+    if (answer == ANSWER_NO)
+        return *owner ? *owner != client + 1 : (others & bit(item)) != 0;
+    bool fits = *owner == 0 || *owner == client + 1;
+    *owner = (uint8_t)(client + 1);
+    return fits;
+}
+
+/* A shared filter has one winner for each item. */
+static bool take_shared_add(struct model_shared *shared, unsigned client, const struct op *op,
+                            const struct resp_reply *reply, uint64_t now_ns)
+{
+    bool fits = true, claims = op->name == MODEL_CLAIMS;
     for (unsigned i = 0; i < op->n; i++) {
         enum answer added = model_answer(op, reply, i);
         uint64_t item = bit(op->items[i]);
         if (added == NO_ANSWER)
             continue;
+        if (claims)
+            fits = take_claim(shared, client, op->items[i], added) && fits;
         if (added == ANSWER_YES) {
-            fits = fits && !(shared->won & item);
+            fits = fits && (claims || !(shared->won & item));
             shared->won |= item;
         }
         if (!(shared->acked & item))
@@ -156,7 +179,7 @@ static void note_save(struct model *model, const struct model_snapshot *snapshot
 }
 
 static void keep_dump(struct model_client *client, const struct op *op, const struct model_state *state,
-                      const struct resp_reply *reply)
+                      const struct resp_reply *reply, unsigned jumps)
 {
     const struct resp_reply_node *node = &reply->nodes[0];
     if (node->kind != RESP_REPLY_TEXT || node->len > MODEL_DUMP_MAX)
@@ -164,8 +187,58 @@ static void keep_dump(struct model_client *client, const struct op *op, const st
     client->dump.filter = state->names[op->name];
     filter_expire(&client->dump.filter, NEVER_MS, NEVER_MS);
     client->dump.plain = op->name < MODEL_PLAIN;
+    client->dump.jumps = jumps;
     client->dump.len = node->len;
     memcpy(client->dump.bytes, reply->base + node->off, node->len);
+}
+
+static void keep_chunk(struct model_client *client, const struct op *op, const struct model_state *state,
+                       const struct resp_reply *reply, unsigned jumps)
+{
+    struct model_scan *scan = &client->scan;
+    const struct model_filter *filter = &state->names[op->name];
+    bool is_chunk = reply->count == 3 && reply->nodes[0].kind == RESP_REPLY_ARRAY && op->chunk < MODEL_CHUNKS &&
+                    reply->nodes[2].len <= MODEL_DUMP_MAX;
+    scan->asks = false;
+    if (!is_chunk || !(filter->presence & PRESENT)) {
+        scan->n = 0;
+        return;
+    }
+    scan->whole = reply->nodes[1].number == 0;
+    struct model_dump *first = &scan->chunks[0], *chunk = &scan->chunks[op->chunk];
+    if (op->chunk == 0)
+        *first = (struct model_dump){.filter = *filter, .plain = op->name < MODEL_PLAIN, .jumps = jumps};
+    uint64_t must = first->filter.must;
+    filter_join(model_family_of(client->family, op->name), &first->filter, filter);
+    first->filter.must = must;
+    first->filter.more_hi += __builtin_popcountll(first->filter.may & ~must); /* counts are read after the bits */
+    filter_expire(&first->filter, NEVER_MS, NEVER_MS);
+    if (scan->whole || jumps != first->jumps) {
+        scan->n = jumps != first->jumps ? 0 : scan->n;
+        return;
+    }
+    scan->iterators[op->chunk] = (uint64_t)reply->nodes[1].number;
+    chunk->len = reply->nodes[2].len;
+    memcpy(chunk->bytes, reply->base + reply->nodes[2].off, chunk->len);
+    scan->n = op->chunk + 1;
+}
+
+static struct model_state all_absent(void)
+{
+    struct model_state state;
+    for (unsigned i = 0; i < MODEL_NAMES; i++)
+        state.names[i] = filter_absent();
+    return state;
+}
+
+/* No command was under way beside it. */
+static void take_flush(struct model *model, uint64_t now_ns)
+{
+    struct model_state state = all_absent();
+    for (unsigned i = 0; i < MODEL_CLIENTS; i++)
+        add_step(&model->clients[i], &state, now_ns);
+    for (unsigned i = 0; i < MODEL_SHARED; i++)
+        model->shared[i] = (struct model_shared){.ever = model->shared[i].ever};
 }
 
 /* The client's oldest command, if this is its own reply, not one of those around it. */
@@ -198,17 +271,21 @@ void model_replied(struct model *model, unsigned index, const struct resp_reply 
     op.when.replied_ms = now_ms;
     if (op.exec && !op.alone && reply->nodes[0].kind == RESP_REPLY_ARRAY && reply->count > 1)
         reply = &inner;
-    bool fits = true, own = !op.shared && op.kind < OP_SAVE;
+    bool fits = true, own = !op.shared && op.kind < OP_FLUSHALL;
     if (op.kind == OP_SAVE && reply->nodes[0].kind == RESP_REPLY_STATUS)
         note_save(model, &op.save);
     else if (op.shared && op.kind == OP_ADD)
-        fits = take_shared_add(&model->shared[op.name], &op, reply, now_ns);
+        fits = take_shared_add(&model->shared[op.name], index, &op, reply, now_ns);
     else if (op.shared && op.kind == OP_EXISTS)
         fits = take_shared_exists(&model->shared[op.name], &op, reply);
     else if (own)
         fits = model_take(model, client->family, &state, &op, reply);
+    if (op.kind == OP_FLUSHALL && reply->nodes[0].kind == RESP_REPLY_STATUS)
+        take_flush(model, now_ns);
+    if (op.kind == OP_SCAN)
+        keep_chunk(client, &op, &state, reply, model->jumps);
     if (op.kind == OP_DUMP)
-        keep_dump(client, &op, &state, reply);
+        keep_dump(client, &op, &state, reply, model->jumps);
     model->done[op.kind] += reply->nodes[0].kind != RESP_REPLY_ERROR && reply->nodes[0].kind != RESP_REPLY_NULL;
     if (!fits || (!model->faults && model_is_refused(&op, reply)))
         contradict(model, index, &op, reply);
@@ -258,7 +335,12 @@ static void mix(enum family own, struct model_filter *bounds, unsigned name, con
             filter_join(model_family_of(own, name), bounds, &filter);
         }
     }
-    bounds->must = 0;
+    filter_forget(model_family_of(own, name), bounds);
+}
+
+static bool flushes(const struct model *model)
+{
+    return model->clients[0].npipe > 0 && model->clients[0].pipe[0].kind == OP_FLUSHALL;
 }
 
 struct model_filter model_bounds_of(struct model *model, unsigned index, unsigned name, enum model_kept kept,
@@ -274,7 +356,8 @@ struct model_filter model_bounds_of(struct model *model, unsigned index, unsigne
         filter_join(family, &bounds, &client->steps[i].state.names[name]);
     for (size_t i = 0; i < client->npipe; i++) {
         struct op op = client->pipe[i];
-        op.when.replied_ns = op.when.replied_ms = UINT64_MAX / 2;
+        op.when.replied_ns = now_ns;
+        op.when.replied_ms = UINT64_MAX / 2; /* its time to live may end before */
         if (op.shared || !model_is_write(&op))
             continue;
         model_take(model, client->family, &state, &op, NULL);
@@ -284,6 +367,8 @@ struct model_filter model_bounds_of(struct model *model, unsigned index, unsigne
     }
     for (size_t i = floor; !all && i < client->nsteps; i++)
         mix(client->family, &bounds, name, &client->steps[i].state);
+    if (flushes(model))
+        bounds.presence |= ABSENT;
     return bounds;
 }
 
@@ -296,7 +381,9 @@ struct model_filter model_bounds_of_shared(const struct model *model, unsigned i
     for (unsigned i = 0; kept == KEPT_SECONDS && i < MODEL_ITEMS; i++)
         if ((shared->acked & bit(i)) && shared->acked_ns[i] + SECONDS_NS < now_ns)
             bounds.must |= bit(i);
-    bounds.may = shared->sent;
+    if (flushes(model))
+        bounds.must = 0;
+    bounds.may = shared->ever;
     bounds.presence = bounds.must ? PRESENT : UNSURE;
     return bounds;
 }
@@ -308,10 +395,11 @@ void model_check(struct model *model, enum family family, const char *name, stru
     const char *contradiction = filter_see(family, bounds, seen, model->counts_may_exceed);
     model->checked++;
     if (contradiction)
-        model_fail(
-            model, "%s %s: it has %llx and counts %lld; it must have %llx and may %llx, expiring from %llu to %llu",
-            name, contradiction, (unsigned long long)seen->items, (long long)seen->count, (unsigned long long)was.must,
-            (unsigned long long)was.may, (unsigned long long)was.expire_lo, (unsigned long long)was.expire_hi);
+        model_fail(model,
+                   "%s (family %d) %s: it has %llx, counts %lld, expires at %llu; must %llx, may %llx, at %llu to %llu",
+                   name, (int)family, contradiction, (unsigned long long)seen->items, (long long)seen->count,
+                   (unsigned long long)seen->expire_ms, (unsigned long long)was.must, (unsigned long long)was.may,
+                   (unsigned long long)was.expire_lo, (unsigned long long)was.expire_hi);
 }
 
 void model_restart(struct model *model, const struct model_filter names[MODEL_CLIENTS][MODEL_NAMES],
@@ -327,6 +415,32 @@ void model_restart(struct model *model, const struct model_filter names[MODEL_CL
     }
     for (int i = 0; i < MODEL_SHARED; i++) {
         uint64_t items = shared[i].may;
-        model->shared[i] = (struct model_shared){.sent = items, .acked = items, .won = items, .saved = items};
+        if (i == MODEL_CLAIMS)
+            memcpy(model->owners, model->shared[i].owner, sizeof(model->owners));
+        model->shared[i] =
+            (struct model_shared){.ever = items, .sent = items, .acked = items, .won = items, .saved = items};
+    }
+}
+
+void model_check_claims(struct model *model, const uint64_t marks[MODEL_CLIENTS], bool both, bool kept_all)
+{
+    struct model_shared *shared = &model->shared[MODEL_CLAIMS];
+    const uint8_t *was = model->owners;
+    for (unsigned item = 0; item < MODEL_ITEMS; item++) {
+        unsigned owners = 0, owner = MODEL_NOBODY;
+        for (unsigned i = 0; i < MODEL_CLIENTS; i++)
+            if (marks[i] & bit(item)) {
+                owners++;
+                owner = i + 1;
+            }
+        bool is = shared->acked & bit(item);
+        if (owners > 1 || (owners && !is) || (both && is && !owners))
+            model_fail(model, "the claim of item %u has %u owners, and the item is %s", item, owners,
+                       is ? "there" : "absent");
+        if (was[item] && is && kept_all && owner != was[item])
+            model_fail(model, "the claim of item %u went from client %u to %u", item, was[item] - 1u, owner - 1u);
+        shared->owner[item] = is ? (uint8_t)owner : 0;
+        for (unsigned i = 0; i < MODEL_CLIENTS; i++)
+            shared->sent_by[i] |= marks[i] & bit(item);
     }
 }

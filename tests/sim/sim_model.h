@@ -25,10 +25,12 @@
 #define MODEL_PLAIN    3 /* names of each client in database 0 */
 #define MODEL_OWN      2 /* in each of two databases of its own */
 #define MODEL_NAMES    (MODEL_PLAIN + 2 * MODEL_OWN)
-#define MODEL_SHARED   2
+#define MODEL_SHARED   3 /* the last one takes claims only */
+#define MODEL_CLAIMS   (MODEL_SHARED - 1)
 #define MODEL_WORDS    6 /* items of one command */
 #define MODEL_PIPE     8 /* commands of one client without a reply yet */
 #define MODEL_DUMP_MAX 4096
+#define MODEL_CHUNKS   4
 
 enum op_kind {
 #define OP(id, word, chance) OP_##id,
@@ -47,8 +49,18 @@ struct model_snapshot {
 struct model_dump {
     struct model_filter filter;
     bool plain; /* of a name in database 0 */
+    unsigned jumps;
     size_t len; /* 0: there is none */
     char bytes[MODEL_DUMP_MAX];
+};
+
+/* The chunks of a filter: one after the other, and then to a new name. A load may stop anywhere. */
+struct model_scan {
+    struct model_dump chunks[MODEL_CHUNKS];
+    uint64_t iterators[MODEL_CHUNKS];
+    unsigned n, name;
+    bool asks, whole;        /* a request is under way; all chunks are there */
+    unsigned loaded, target; /* chunks sent to this name */
 };
 
 struct op {
@@ -63,7 +75,9 @@ struct op {
     unsigned name, to, n;
     unsigned items[MODEL_WORDS];
     uint64_t ms;                /* a time to live, or the Unix time of its end; 0: none */
-    struct model_filter value;  /* RESTORE */
+    struct model_filter value;  /* RESTORE, the last BF.LOADCHUNK */
+    unsigned chunk;             /* of BF.SCANDUMP, BF.LOADCHUNK */
+    bool last;                  /* BF.LOADCHUNK */
     uint64_t known;             /* OP_EXISTS of a shared name: the items that were acknowledged before */
     struct model_snapshot save; /* OP_SAVE */
     struct moment when;
@@ -84,12 +98,18 @@ struct model_client {
     size_t nsteps, size;
     size_t saved;           /* a committed save has this step */
     struct model_dump dump; /* the latest one */
+    struct model_scan scan;
     struct op pipe[MODEL_PIPE];
     size_t npipe;
 };
 
+#define MODEL_NOBODY UINT8_MAX
+
 struct model_shared {
+    uint64_t ever; /* sent, also before FLUSHALL */
     uint64_t sent, acked, won, saved;
+    uint64_t sent_by[MODEL_CLIENTS];
+    uint8_t owner[MODEL_ITEMS]; /* of claims: client + 1; 0: not known; MODEL_NOBODY */
     uint64_t acked_ns[MODEL_ITEMS];
 };
 
@@ -100,6 +120,9 @@ struct model {
     bool faults;            /* commands may fail without a reason of their own */
     bool counts_may_exceed; /* after a start from a save without a log, which counts items that came while bits were
                                copied */
+    struct window_kind window;
+    uint8_t owners[MODEL_ITEMS]; /* of claims, before the restart */
+    unsigned jumps;              /* of the time of day so far */
     struct model_false falses;
     uint64_t commands, restarts, checked;
     uint64_t done[OP_KINDS]; /* commands that were not refused */
@@ -150,6 +173,10 @@ struct model_filter model_bounds_of_shared(const struct model *model, unsigned s
                                            uint64_t now_ns);
 
 /* A state of the next daemon, as its clients see it. The bounds become this state. */
+/* After model_restart(): `marks` of each client are in the filter of claims. `both`: an item and its mark are there
+ * together. `kept_all`: nothing that was acknowledged may be lost. */
+void model_check_claims(struct model *model, const uint64_t marks[MODEL_CLIENTS], bool both, bool kept_all);
+
 void model_check(struct model *model, enum family family, const char *name, struct model_filter *bounds,
                  const struct model_seen *seen);
 

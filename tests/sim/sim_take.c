@@ -34,7 +34,7 @@ enum outcome { UNKNOWN, REFUSED, NOT_DONE, DONE };
 
 static bool denies(const struct resp_reply *reply)
 {
-    static const char *const words[] = {"exists", "no such key", "not found", "BUSYKEY"};
+    static const char *const words[] = {"exists", "no such key", "not found", "Not found", "BUSYKEY"};
     for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
         if (model_says(reply, words[i]))
             return true;
@@ -77,6 +77,8 @@ static bool can(const struct model_state *state, const struct op *op)
         return is && free;
     case OP_RESTORE:
         return op->replace || !is;
+    case OP_LOAD:
+        return !is && op->last;
     case OP_SWAPDB:
     case OP_FLUSHDB:
         return true;
@@ -131,6 +133,9 @@ static void effect(enum family family, struct model_state *state, const struct o
     case OP_CLEAR:
         filter_clear(filter);
         break;
+    case OP_LOAD:
+        *filter = op->value;
+        break;
     case OP_RESTORE:
         *filter = op->value;
         if (op->ms)
@@ -173,7 +178,9 @@ static bool take_add(enum family family, struct model_filter *filter, const stru
         enum answer answer = model_answer(op, reply, i);
         if (answer == NO_ANSWER && reply)
             continue; /* an error: nothing was added */
-        fits = filter_add(family, filter, op->items[i], answer, &op->when) && fits;
+        fits = (op->kind == OP_ADDNX ? filter_add_new(filter, op->items[i], answer)
+                                     : filter_add(family, filter, op->items[i], answer, &op->when)) &&
+               fits;
         is |= answer != NO_ANSWER;
     }
     filter->presence = is ? PRESENT : UNSURE;
@@ -230,7 +237,18 @@ static bool take_definite(struct model *model, enum family own, struct model_sta
     bool is_number = reply && reply->nodes[0].kind == RESP_REPLY_INTEGER;
     switch (op->kind) {
     case OP_ADD:
+    case OP_ADDNX:
         return take_add(family, filter, op, reply);
+    case OP_DELETE:
+        if (filter->presence == ABSENT)
+            return outcome != DONE;
+        return reply && !is_number ? outcome == REFUSED
+                                   : filter_delete(filter, op->items[0], model_answer(op, reply, 0));
+    case OP_COUNT:
+        if (!is_number)
+            return true;
+        return filter->presence == PRESENT ? filter_count(filter, op->items[0], reply->nodes[0].number)
+                                           : reply->nodes[0].number == 0;
     case OP_EXISTS:
         return take_exists(model, family, filter, op, reply);
     case OP_CARD:
@@ -246,6 +264,8 @@ static bool take_definite(struct model *model, enum family own, struct model_sta
         break;
     }
     bool possible = can(state, op);
+    if (op->kind == OP_LOAD && (outcome == NOT_DONE || (outcome == DONE && !op->last)))
+        return true; /* another filter has the name, or a chunk before has failed */
     if (outcome == DONE || outcome == NOT_DONE) {
         if (outcome == DONE)
             effect(family, state, op);
@@ -264,11 +284,8 @@ static bool suppose(struct model_filter *filter, unsigned presence)
 {
     if (!(filter->presence & presence))
         return false;
-    if (presence == ABSENT) {
-        bool ghost = filter->ghost;
+    if (presence == ABSENT && !filter->ghost)
         *filter = filter_absent();
-        filter->ghost = ghost;
-    }
     filter->presence = presence;
     return true;
 }
@@ -301,13 +318,25 @@ bool model_take(struct model *model, enum family own, struct model_state *state,
     return any;
 }
 
+/* A cuckoo filter that has no room is full: an error, or -1 among the answers. */
+static bool is_full(const struct resp_reply *reply)
+{
+    if (model_says(reply, "full") || model_says(reply, "xpansion"))
+        return true;
+    for (size_t i = 1; i < reply->count; i++)
+        if (reply->nodes[i].kind == RESP_REPLY_INTEGER && reply->nodes[i].number == -1)
+            return true;
+    return false;
+}
+
 bool model_is_refused(const struct op *op, const struct resp_reply *reply)
 {
-    if (op->kind == OP_MERGE) /* of filters that do not fit, or are too full */
+    /* Filters of a merge may not fit; a scan or a load may have begun with another filter. */
+    if (op->kind == OP_MERGE || op->kind == OP_SCAN || op->kind == OP_LOAD || is_full(reply))
         return false;
     if (reply->nodes[0].kind == RESP_REPLY_ERROR)
         return op->kind == OP_SAVE || op->kind == OP_BGSAVE ? !model_says(reply, "in progress") : !denies(reply);
-    for (unsigned i = 0; i < op->n && (op->kind == OP_ADD || op->kind == OP_EXISTS); i++)
+    for (unsigned i = 0; i < op->n && (op->kind == OP_ADD || op->kind == OP_ADDNX || op->kind == OP_EXISTS); i++)
         if (model_answer(op, reply, i) == NO_ANSWER)
             return true;
     return false;

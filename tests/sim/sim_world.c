@@ -63,6 +63,7 @@ static __attribute__((noreturn)) void end_life(void)
                            : life->end != END_POWER || life->policy == POLICY_ALWAYS     ? KEPT_ACKNOWLEDGED
                            : life->policy == POLICY_EVERYSEC && life->disk_fails_in == 0 ? KEPT_SECONDS
                                                                                          : KEPT_SAVES;
+    life->kept = kept;
     sim_memory_fail(0);
     for (unsigned i = 0; i < MODEL_CLIENTS; i++)
         if (world.clients[i].fd >= 0) {
@@ -136,31 +137,59 @@ static void await_reply(struct resp_reply *reply_out)
         if (sim_client_reply(client, reply_out, &status))
             return;
         schedule_sleep(MS);
-        if (!sim_client_receive(client))
+        if (!sim_client_send(client, SIZE_MAX) || !sim_client_receive(client))
             break;
     }
     model_fail(world.model, "there is no reply to a client that looks");
     end_life();
 }
 
-static void ask_for(bool shared, unsigned client, unsigned number)
+static void ask_for(enum family family, bool shared, unsigned client, unsigned number)
 {
-    char items[MODEL_ITEMS][8], name[NAME_SIZE], database[8];
+    char items[MODEL_ITEMS][NAME_SIZE], name[NAME_SIZE], database[8];
     const char *words[2 + MODEL_ITEMS] = {"BF.MEXISTS", command_name(name, shared, client, number)};
-    for (unsigned i = 0; i < MODEL_ITEMS; i++) {
-        snprintf(items[i], sizeof(items[i]), "i%u", i);
-        words[2 + i] = items[i];
-    }
+    bool cuckoo = family_is_cuckoo(family);
+    for (unsigned i = 0; i < MODEL_ITEMS; i++)
+        words[2 + i] = command_item(items[i], family, i);
     snprintf(database, sizeof(database), "%u", command_database(shared, client, number));
     send_now(0, 2, (const char *[]){"SELECT", database});
     send_now(0, 2, (const char *[]){"PEXPIRETIME", name});
-    send_now(0, 2, (const char *[]){"BF.CARD", name});
-    send_now(0, 2 + MODEL_ITEMS, words);
+    send_now(0, 2, (const char *[]){cuckoo ? "CF.INFO" : "BF.CARD", name});
+    for (unsigned i = 0; cuckoo && i < MODEL_ITEMS; i++)
+        send_now(0, 3, (const char *[]){"CF.COUNT", name, items[i]});
+    if (!cuckoo)
+        send_now(0, 2 + MODEL_ITEMS, words);
     send_now(0, 2, (const char *[]){"SELECT", "0"});
 }
 
+/* The number in BF.CARD's reply, or of the items in CF.INFO's. */
+static int64_t count_in(const struct resp_reply *reply)
+{
+    static const char field[] = "Number of items inserted";
+    if (reply->nodes[0].kind == RESP_REPLY_INTEGER)
+        return reply->nodes[0].number;
+    for (size_t i = 1; i + 1 < reply->count; i++)
+        if (reply->nodes[i].len == strlen(field) &&
+            memcmp(reply->base + reply->nodes[i].off, field, strlen(field)) == 0)
+            return reply->nodes[i + 1].number;
+    return 0;
+}
+
+static void see_items(enum family family, struct model_seen *seen)
+{
+    struct resp_reply reply;
+    for (unsigned i = 0; i < MODEL_ITEMS; i++) {
+        bool whole = family_is_cuckoo(family);
+        if (whole || i == 0)
+            await_reply(&reply);
+        int64_t number = whole ? reply.nodes[0].number : i + 1 < reply.count ? reply.nodes[1 + i].number : 0;
+        seen->copies[i] = (uint8_t)(number < UINT8_MAX ? number : UINT8_MAX);
+        seen->items |= (uint64_t)(number > 0) << i;
+    }
+}
+
 /* A filter that expires between two of the queries is absent. */
-static struct model_seen seen_of(struct moment *when)
+static struct model_seen seen_of(enum family family, struct moment *when)
 {
     struct model_seen seen = {.expire_ms = NEVER_MS};
     struct resp_reply reply;
@@ -170,10 +199,8 @@ static struct model_seen seen_of(struct moment *when)
     if (reply.nodes[0].number >= 0)
         seen.expire_ms = (uint64_t)reply.nodes[0].number;
     await_reply(&reply);
-    seen.count = reply.nodes[0].number;
-    await_reply(&reply);
-    for (unsigned i = 0; i < MODEL_ITEMS && i + 1 < reply.count; i++)
-        seen.items |= (uint64_t)(reply.nodes[1 + i].number == 1) << i;
+    seen.count = count_in(&reply);
+    see_items(family, &seen);
     await_reply(&reply);
     when->replied_ns = schedule_now_ns();
     when->replied_ms = schedule_day_ms();
@@ -182,9 +209,29 @@ static struct model_seen seen_of(struct moment *when)
     return seen;
 }
 
-static void check_name(enum family family, const char *name, struct model_filter *bounds, struct moment *when)
+/* The marks of the clients in the filter of claims. */
+static void see_marks(uint64_t marks[MODEL_CLIENTS])
 {
-    struct model_seen seen = seen_of(when);
+    char name[NAME_SIZE], items[MODEL_ITEMS][NAME_SIZE + 16];
+    const char *words[2 + MODEL_ITEMS] = {"BF.MEXISTS", command_name(name, true, 0, MODEL_CLAIMS)};
+    for (unsigned client = 0; client < MODEL_CLIENTS; client++) {
+        struct model_seen seen = {.items = 0};
+        for (unsigned i = 0; i < MODEL_ITEMS; i++) {
+            snprintf(items[i], sizeof(items[i]), "\001OWNER\001\002o%ui%u", client, i);
+            words[2 + i] = items[i];
+        }
+        send_now(0, 2 + MODEL_ITEMS, words);
+        see_items(FAMILY_PLAIN, &seen);
+        marks[client] = seen.items;
+    }
+}
+
+static void check_name(enum family family, const char *name, struct model_filter *bounds, struct moment *when,
+                       const uint64_t *marks)
+{
+    struct model_seen seen = seen_of(family, when);
+    for (unsigned i = 0; marks && i < MODEL_CLIENTS; i++) /* a claim counts twice */
+        seen.count -= __builtin_popcountll(marks[i]);
     filter_age(family, bounds, when);
     model_check(world.model, family, name, bounds, &seen);
 }
@@ -194,22 +241,27 @@ static void check_all(bool restarted)
     struct sim_life *life = world.life;
     struct moment when = {.sent_ns = schedule_now_ns(), .sent_ms = schedule_day_ms()};
     char name[NAME_SIZE];
+    uint64_t marks[MODEL_CLIENTS];
+    see_marks(marks);
     for (unsigned i = 0; i < MODEL_CLIENTS; i++)
         for (unsigned j = 0; j < MODEL_NAMES; j++)
-            ask_for(false, i, j);
+            ask_for(model_family_of(world.model->clients[i].family, j), false, i, j);
     for (unsigned i = 0; i < MODEL_SHARED; i++)
-        ask_for(true, 0, i);
+        ask_for(FAMILY_PLAIN, true, 0, i);
     for (unsigned i = 0; i < MODEL_CLIENTS; i++)
         for (unsigned j = 0; j < MODEL_NAMES; j++)
             check_name(model_family_of(world.model->clients[i].family, j), command_name(name, false, i, j),
-                       &life->names[i][j], &when);
+                       &life->names[i][j], &when, NULL);
     for (unsigned i = 0; i < MODEL_SHARED; i++)
-        check_name(FAMILY_PLAIN, command_name(name, true, 0, i), &life->shared[i], &when);
+        check_name(FAMILY_PLAIN, command_name(name, true, 0, i), &life->shared[i], &when,
+                   i == MODEL_CLAIMS ? marks : NULL);
     if (world.model->failure[0])
         end_life();
     if (restarted)
         model_restart(world.model, (const struct model_filter(*)[MODEL_NAMES])life->names, life->shared,
                       schedule_now_ns());
+    if (restarted)
+        model_check_claims(world.model, marks, life->policy != POLICY_NO_LOG, life->kept == KEPT_ACKNOWLEDGED);
 }
 
 /* Some clients speak RESP3. */
@@ -248,6 +300,7 @@ static void race(void)
 {
     struct op op = {.kind = OP_ADD, .shared = true, .n = 1, .name = (unsigned)below(MODEL_SHARED)};
     op.items[0] = (unsigned)below(MODEL_ITEMS);
+    op.to = op.name;
     for (unsigned i = 0; i < MODEL_CLIENTS; i++) {
         if (world.model->clients[i].npipe < MODEL_PIPE)
             send_op(i, &op);
@@ -288,11 +341,23 @@ static void set_day(void)
     uint64_t was_ms = schedule_day_ms();
     int64_t most = most_ms[below(3)], step_ms = (int64_t)below(2 * (uint64_t)most) - most;
     life->day_ms += step_ms;
+    life->forward |= step_ms > 0;
+    life->back |= step_ms < 0;
+    world.model->jumps++;
     schedule_set_day(life->day_ms);
     if (step_ms < 0)
         model_set_back(world.model, was_ms);
     if (life->shown)
         printf("%14.6f  the time of day: %+lld ms\n", (double)schedule_now_ns() / 1e9, (long long)step_ms);
+}
+
+/* FLUSHALL concerns the names of all clients, so it comes alone. */
+static void flush(void)
+{
+    struct op op = {.kind = OP_FLUSHALL};
+    await_all();
+    send_op(0, &op);
+    await_all();
 }
 
 static void step(void)
@@ -304,6 +369,10 @@ static void step(void)
         race();
     if (below(100) == 0)
         set_day();
+    if (below(200) == 0)
+        flush();
+    if (world.life->sleeps && below(16) == 0)
+        schedule_sleep(below(filter_window.ns));
     for (uint64_t n = below(4); n > 0 && world.model->clients[index].npipe < MODEL_PIPE; n--) {
         command_choose(world.model, index, &op);
         send_op(index, &op);
@@ -364,6 +433,8 @@ void sim_live(struct sim_life *life)
     schedule_begin(&(struct schedule_options){life->seed, life->switch_in, life->branch_in, life->point_ns,
                                               life->now_ns, MAX_POINTS});
     schedule_set_day(life->day_ms);
+    schedule_set_boot(life->boot_ns);
+    filter_window = life->model->window;
     world.model->faults = false;
     start(life);
     connect_all();

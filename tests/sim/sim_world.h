@@ -21,6 +21,9 @@ struct sim_life {
     unsigned workers, switch_in, branch_in, point_ns, nsteps;
     uint64_t now_ns;       /* at its beginning, and at its end */
     int64_t day_ms;        /* the time of day is so far ahead of it */
+    uint64_t boot_ns;      /* when the machine has booted */
+    bool forward, back;    /* the time of day has been set since */
+    bool sleeps;           /* time for windows */
     uint64_t end_after;    /* points from the first command on; 0: at the end of the steps */
     uint64_t end_at_start; /* points from the start on: a kill before the daemon serves; 0: none */
     unsigned disk_fails_in, memory_fails_in;
@@ -30,6 +33,7 @@ struct sim_life {
     bool shown; /* prints each command and reply */
     struct model *model;
     struct model_filter names[MODEL_CLIENTS][MODEL_NAMES], shared[MODEL_SHARED]; /* of the life before */
+    enum model_kept kept;
     uint64_t trace, points, faults;
     bool over; /* the life has reached its end */
 };

@@ -13,6 +13,7 @@
 
 #include "arena.h"
 #include "rng.h"
+#include "schedule.h"
 #include "sim_disk.h"
 #include "sim_world.h"
 
@@ -50,6 +51,35 @@ static void plan(struct sim_life *life, struct rng *rng, bool last)
         life->disk_fails_in = life->memory_fails_in = 0;
     life->now_ns += rng_below(rng, UINT64_C(5000000000));
     life->over = false;
+}
+
+/* Between two lives the time of day may be set. After a boot a window goes by it: set forward, items may expire early;
+ * set back, they stay longer. */
+static void set_clocks(struct sim_life *life, struct rng *rng)
+{
+    struct model *model = life->model;
+    uint64_t was_ms = schedule_day_ms_at(life->now_ns, life->day_ms);
+    int64_t step_ms = rng_below(rng, 4) ? 0 : (int64_t)rng_below(rng, 200000) - 100000;
+    life->day_ms += step_ms;
+    life->forward |= step_ms > 0;
+    life->back |= step_ms < 0;
+    model->jumps += step_ms != 0;
+    if (verbose && step_ms)
+        printf("  the time of day: %+lld ms\n", (long long)step_ms);
+    for (unsigned i = 0; i < MODEL_CLIENTS; i++)
+        for (unsigned j = 0; j < MODEL_NAMES; j++) {
+            if (step_ms < 0)
+                filter_set_back(&life->names[i][j], was_ms);
+            if (life->end == END_POWER && (life->forward || life->back) &&
+                model_family_of(model->clients[i].family, j) == FAMILY_WINDOW) {
+                life->names[i][j].may = (UINT64_C(1) << MODEL_ITEMS) - 1; /* what was forgotten may come back */
+                filter_forget(FAMILY_WINDOW, &life->names[i][j]);
+            }
+        }
+    if (life->end != END_POWER)
+        return;
+    life->boot_ns = life->now_ns;
+    life->forward = life->back = false;
 }
 
 /* False: the life has failed, and its reason is printed. */
@@ -90,9 +120,13 @@ static bool run_seed(uint64_t seed, uint64_t *trace_out)
         for (unsigned j = 0; j < MODEL_NAMES; j++)
             life->names[i][j] = filter_absent();
     }
+    life->model->window = (struct window_kind){UINT64_C(1000000000) * (1 + rng_below(&rng, 3)),
+                                               1 + (unsigned)rng_below(&rng, 8), rng_below(&rng, 2)};
+    for (unsigned i = 0; i < MODEL_CLIENTS; i++)
+        life->sleeps |= life->model->clients[i].family == FAMILY_WINDOW;
     for (unsigned i = 0; i < MODEL_SHARED; i++)
         life->shared[i] = filter_absent();
-    life->model->shared_family[1] = (enum family)rng_below(&rng, FAMILIES);
+    life->model->shared_family[1] = (enum family)rng_below(&rng, FAMILY_WINDOW);
     life->now_ns = UINT64_C(5000000000);
     unsigned nlives = 2 + (unsigned)rng_below(&rng, LIVES_MAX - 1);
     bool log = rng_below(&rng, 5) != 0;
@@ -104,6 +138,7 @@ static bool run_seed(uint64_t seed, uint64_t *trace_out)
         life->policy = log ? (enum sim_policy)rng_below(&rng, 3) : POLICY_NO_LOG;
         plan(life, &rng, i + 1 == nlives);
         good = run_life(life);
+        set_clocks(life, &rng);
         sim_disk_crash(life->end == END_POWER ? modes[rng_below(&rng, 5)] : CRASH_KEEP_ALL, rng_next(&rng));
         *trace_out = *trace_out * 31 + life->trace;
         totals.lives++;

@@ -131,7 +131,9 @@ def serve(directory, objects, tls):
 
 
 def main():
-    assert f'VERSION {yaml.safe_load(read("docker", "chart", "Chart.yaml"))["appVersion"]} ' in read("CMakeLists.txt"), "the chart's version"
+    version = re.search(r"^project\(bloomery VERSION ([\d.]+)", read("CMakeLists.txt"), re.MULTILINE)[1]
+    chart, values = (yaml.safe_load(read("docker", "chart", name)) for name in ("Chart.yaml", "values.yaml"))
+    assert {chart["version"], chart["appVersion"], values["image"].split(":")[1]} == {version}, "the chart's version"
     with tempfile.TemporaryDirectory() as directory:
         if not shutil.which("helm"):
             if not shutil.which("go"):

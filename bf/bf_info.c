@@ -439,10 +439,42 @@ static void reply_plan_layer(const struct bf_out *out, const struct bloom_plan_l
     bf_out_named_real(out, "Bits per item", (double)(layer->nwords * 64) / (double)layer->capacity);
 }
 
+#define FEW_LAYERS 4 /* sizes of blocks take a millisecond a layer */
+
+/* Whether Cassandra's layout and blocks are compared: one of them is requested. */
+static bool has_layouts(const struct bloom_params *params, const struct bloom_plan *plan)
+{
+    return (params->redisbloom == 0 || params->redisbloom == BLOOM_OPTION_BLOCKED) && plan->nlayers <= FEW_LAYERS;
+}
+
+/* The same filter in both. `plan`: room for their plans. */
+static void reply_layouts(const struct bf_out *out, const struct bf_plan *requested, struct bloom_plan *plan)
+{
+    static const uint8_t options[] = {0, BLOOM_OPTION_BLOCKED};
+    struct bloom_params params = requested->params;
+    out->ops->status(out->ctx, "Layouts");
+    out->ops->array(out->ctx, 2);
+    for (unsigned i = 0; i < 2; i++) {
+        params.redisbloom = options[i];
+        bool possible = bloom_plan(&params, requested->items, plan, NULL) == BLOOM_OK;
+        out->ops->map(out->ctx, possible ? 4 : 1);
+        out->ops->status(out->ctx, "Layout");
+        bf_out_text(out, bloom_variant_name(bloom_params_variant(&params)));
+        if (!possible) /* blocks have no such rate */
+            continue;
+        uint64_t lines = 0;
+        for (unsigned j = 0; j < plan->nlayers; j++)
+            lines += options[i] ? 1 : plan->layers[j].k;
+        bf_out_named_count(out, "Size", plan->memory);
+        bf_out_named_count(out, "Cache lines", lines * (params.window_parts ? params.window_parts : 1));
+        bf_out_named_real(out, "Predicted error rate", plan->predicted_rate);
+    }
+}
+
 static void reply_plan(const struct bf_out *out, const struct bloom_params *params, const struct bloom_plan *plan)
 {
     bool window = bloom_params_is_window(params);
-    out->ops->map(out->ctx, window ? 14 : 10);
+    out->ops->map(out->ctx, (window ? 14u : 10u) + has_layouts(params, plan));
     bf_out_named_count(out, "Capacity", plan->capacity);
     bf_out_named_count(out, "Size", plan->memory);
     bf_out_named_count(out, "Number of filters", (uint64_t)plan->nlayers * plan->parts);
@@ -478,8 +510,11 @@ void bf_reply_plan(const struct bf_out *out, const struct bf_plan *requested)
         out->ops->error(out->ctx, "ERR out of memory");
     else if (bloom_plan(&requested->params, requested->items, plan, &err) != BLOOM_OK)
         bf_out_errorf(out, "ERR %s", err.text);
-    else
+    else {
         reply_plan(out, &requested->params, plan);
+        if (has_layouts(&requested->params, plan))
+            reply_layouts(out, requested, plan);
+    }
     free(plan);
 }
 

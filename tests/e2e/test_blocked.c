@@ -101,6 +101,14 @@ Test(blocked, has_the_planned_size_and_rate)
     cr_expect(strstr(client_ask(client, "BF.PLAN 0.001 20000 NONSCALING"), "+Bits,:311296"), "%s",
               client_ask(client, "BF.PLAN 0.001 20000 NONSCALING"));
     expect(client, "[:311296]", "BF.INFO f BITS");
+    for (int blocked = 0; blocked < 2; blocked++) {
+        const char *plan = client_ask(client, "BF.PLAN 0.001 20000 NONSCALING LAYOUT %s", blocked ? "blocked" : "na");
+        cr_expect(strstr(plan, "+Layout,\"na\",+Size,:37568,+Cache lines,:7,"), "%s", plan);
+        cr_expect(strstr(plan, "+Layout,\"blocked\",+Size,:38944,+Cache lines,:1,"), "%s", plan);
+    }
+    cr_expect(strstr(client_ask(client, "BF.PLAN 0.001 70000 WINDOW 60 PARTS 7"), "+Cache lines,:7,"));
+    cr_expect(strstr(client_ask(client, "BF.PLAN 1e-16 1000 LAYOUT na"), "[+Layout,\"blocked\"]]"), "%s",
+              client_ask(client, "BF.PLAN 1e-16 1000 LAYOUT na"));
     client_for_items(client, "BF.MADD", "f", "i", 20000);
     const char *info = client_ask(client, "BF.INFO f FULL"), *rate = strstr(info, "+Current error rate,\"");
     cr_assert_not_null(rate, "%s", info);

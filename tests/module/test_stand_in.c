@@ -85,7 +85,7 @@ static void scenario(void)
     expect("bf.query nosuch MISSING NULL ITEMS a", "*1 null ");
     expect("bf.falsepositive f", "1 ");
     expect("bf.apply f ITEMS 1", "-ERR this command is for replication only ");
-    EXPECT(strncmp(stand_in_run("bf.plan 0.01 1000", NULL, 0), "*20 ", 4) == 0, "BF.PLAN");
+    EXPECT(strncmp(stand_in_run("bf.plan 0.01 1000 LAYOUT na", NULL, 0), "*22 ", 4) == 0, "BF.PLAN");
     EXPECT(strncmp(stand_in_run("bf.info f FULL", NULL, 0), "*42 ", 4) == 0, "BF.INFO FULL");
     EXPECT(strncmp(stand_in_run("bf.debug s", NULL, 0), "*", 1) == 0, "BF.DEBUG");
     expect("bf.reserve f2 0.01 1000", "OK ");

@@ -1,15 +1,17 @@
 #!/usr/bin/env python3
-"""threats.py SOURCE BUILD: the tests that docs/THREATS.md and docs/TESTING.md name exist, and each section of the former names one."""
+"""threats.py SOURCE BUILD: the tests that docs/THREATS.md and docs/TESTING.md name exist, and each section of the former names one.
+No test may run for ever."""
+import json
 import os
 import re
 import subprocess
 import sys
 
 source, build = sys.argv[1:]
-listing = subprocess.run(["ctest", "--test-dir", build, "-N"], stdout=subprocess.PIPE, text=True, check=True).stdout
-tests = set(re.findall(r"^ *Test +#\d+: (\S+)$", listing, re.MULTILINE))
+listing = subprocess.run(["ctest", "--test-dir", build, "--show-only=json-v1"], stdout=subprocess.PIPE, text=True, check=True).stdout
+tests = {test["name"]: {item["name"] for item in test.get("properties", [])} for test in json.loads(listing)["tests"]}
 families = {name.split("_")[0] for name in tests}
-wrong = []
+wrong = [f"the test {name} has no TIMEOUT" for name, properties in tests.items() if "TIMEOUT" not in properties]
 
 
 def look(page, names):

@@ -172,12 +172,18 @@ static int write_file(const struct fsops *fs, const char *dir, const char *path,
     if (rc == 0)
         rc = fs->sync(fs->ctx, fd);
     int close_rc = fs->close(fs->ctx, fd);
-    if (rc == 0 && close_rc == 0)
+    if (rc == 0)
+        rc = close_rc;
+    if (rc == 0)
         rc = fs->link(fs->ctx, fresh.text, path);
     (void)fs->unlink(fs->ctx, fresh.text);
-    if (rc == 0 || rc == -EEXIST)
-        rc = fs->sync_dir(fs->ctx, dir);
-    return rc != 0 ? rc : close_rc;
+    if (rc != 0 && rc != -EEXIST)
+        return rc;
+    bool made = rc == 0;
+    rc = fs->sync_dir(fs->ctx, dir);
+    if (rc != 0 && made) /* the next attempt must not take a name that power may lose */
+        (void)fs->unlink(fs->ctx, path);
+    return rc;
 }
 
 int key_file_make(const struct fsops *fs, const char *dir, const char *path, struct errbuf *err)

@@ -7,7 +7,9 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include "fault_fs.h"
 #include "tmpdir.h"
 
 static char dir[TMPDIR_SIZE];
@@ -61,6 +63,24 @@ Test(key_file, a_made_file_is_whole_private_and_stays)
     cr_assert_eq(key_file_read(fsops_posix(), path, &file, &err), 0);
     cr_assert_eq(file->secrets[0].id, id);
     key_file_free(file);
+}
+
+/* A name that is not synced may be lost with power, and with it the key of filters that are not lost. */
+Test(key_file, whatever_fails_it_is_made_whole_and_synced_or_not_at_all)
+{
+    char fresh[600];
+    snprintf(fresh, sizeof(fresh), "%s.new", path);
+    for (size_t at = 1; at < 10; at++) {
+        struct errbuf err = {""};
+        struct fault_fs fault;
+        fault_fs_init(&fault, fsops_posix());
+        fault_fs_arm(&fault, at, FAULT_ERROR, -ENOSPC, false);
+        bool made = key_file_make(&fault.ops, dir, path, &err) == 0;
+        cr_expect_eq(access(path, F_OK) == 0, made, "operation %zu, %s", at, fault.hit_op);
+        cr_expect(made || fault.hit);
+        (void)unlink(path);
+        (void)unlink(fresh);
+    }
 }
 
 Test(key_file, keys_come_in_their_order_between_comments)

@@ -9,6 +9,7 @@
 
 #include "bytes.h"
 #include "check.h"
+#include "bloom_geometry.h"
 #include "bloom_layout.h"
 #include "redisbloom.h"
 #include "valkey.h"
@@ -288,7 +289,7 @@ int filter_file_adopt(struct filter_file *file, const struct fsops *fs, int fd, 
     unsigned char header[FILTERDB_HEADER_BYTES] = {0};
     uint64_t size = 0;
 
-    *file = (struct filter_file){.fs = fs, .fd = fd};
+    *file = (struct filter_file){.fs = fs, .fd = fd, .header = FILTERDB_HEADER_BYTES};
     int rc = fs->size(fs->ctx, fd, &size);
     if (rc == 0)
         rc = fs_read_all(fs, fd, header, size < sizeof(header) ? (size_t)size : sizeof(header), 0);
@@ -301,6 +302,28 @@ int filter_file_adopt(struct filter_file *file, const struct fsops *fs, int fd, 
     return rc;
 }
 
+/* If the file is of section 15, adopts it, as FILTERDB_OK or FILTERDB_MALFORMED; otherwise -ENOMSG. */
+static int adopt_bits(struct filter_file *file, struct errbuf *err)
+{
+    unsigned char header[BITS_FILE_HEADER_BYTES] = {0};
+    struct bloom_params params;
+    uint64_t size;
+
+    TRY(file->fs->size(file->fs->ctx, file->fd, &size));
+    if (size < HEADER)
+        return -ENOMSG;
+    TRY(fs_read_all(file->fs, file->fd, header, size < sizeof(header) ? (size_t)size : sizeof(header), 0));
+    if (memcmp(header, MAGIC, 8) != 0)
+        return -ENOMSG;
+    if (bits_file_decode_header(header, size, &params, &file->shape, &file->items, err) != BLOOM_OK)
+        return FILTERDB_MALFORMED;
+    if (file->shape.variant != BLOOM_BLOCKED)
+        return errbuf_fail(err, FILTERDB_MALFORMED, "a layer in LAYOUT %s, which only libbloomery reads",
+                           bloom_variant_name(file->shape.variant));
+    file->header = HEADER;
+    return FILTERDB_OK;
+}
+
 int filter_file_open(struct filter_file *file, const struct fsops *fs, const char *path, const char *variant_text,
                      struct errbuf *err)
 {
@@ -308,19 +331,23 @@ int filter_file_open(struct filter_file *file, const struct fsops *fs, const cha
     int fd;
 
     *file = (struct filter_file){.fs = fs, .fd = -1};
-    if (variant_text) {
-        if (filterdb_variant_parse(variant_text, strlen(variant_text), &variant) != FILTERDB_OK)
-            return errbuf_fail(err, FILTERDB_MALFORMED, "the variant '%s' is not na, me or ka", variant_text);
-    } else if (filterdb_variant_from_path(path, &variant, err) != FILTERDB_OK) {
-        return FILTERDB_MALFORMED;
-    }
+    if (variant_text && filterdb_variant_parse(variant_text, strlen(variant_text), &variant) != FILTERDB_OK)
+        return errbuf_fail(err, FILTERDB_MALFORMED, "the variant '%s' is not na, me or ka", variant_text);
     int rc = fs->open(fs->ctx, path, FS_READ, &fd);
-    if (rc == 0) {
+    if (rc != 0)
+        return errbuf_fail(err, rc, "cannot open: %s", reason_for(rc));
+    file->fd = fd;
+    rc = adopt_bits(file, err);
+    if (rc < 0) /* or it cannot be read: the reason follows */
+        rc = variant_text ? 0 : filterdb_variant_from_path(path, &variant, err);
+    else if (rc == FILTERDB_OK)
+        variant = BLOOM_BLOCKED;
+    if (rc != 0)
+        filter_file_close(file);
+    else if (file->header == 0)
         rc = filter_file_adopt(file, fs, fd, variant, err);
-        file->key = filterdb_key_of_path(path, &(size_t){0});
-        return rc;
-    }
-    return errbuf_fail(err, rc, "cannot open: %s", reason_for(rc));
+    file->key = filterdb_key_of_path(path, &(size_t){0});
+    return rc;
 }
 
 void filter_file_close(struct filter_file *file)
@@ -339,12 +366,16 @@ int filter_file_query(const struct filter_file *file, struct bloom_hash hash)
     bool h1_first = layout->h1_first;
     uint64_t base = h1_first ? hash.h1 : hash.h2, step = h1_first ? hash.h2 : hash.h1;
     uint64_t bits = 64 * file->shape.nwords;
+    struct bloom_geometry geometry;
 
+    bloom_geometry_init(&geometry, &file->shape, 0, 1, 0.5);
+    struct bloom_walk walk = bloom_walk_start(&geometry, hash);
     for (unsigned i = 0; i < file->shape.k; i++, base += step) {
-        uint64_t bit = (base >> 63 ? 0 - base : base) % bits;
+        uint64_t bit = geometry.walk == BLOOM_WALK_BLOCK ? bloom_walk_step(&walk, BLOOM_WALK_BLOCK)
+                                                         : (base >> 63 ? 0 - base : base) % bits;
         uint64_t byte = layout->big_endian ? bit / 64 * 8 + 7 - bit / 8 % 8 : bit / 8;
         unsigned char value;
-        TRY(fs_read_all(file->fs, file->fd, &value, 1, FILTERDB_HEADER_BYTES + byte));
+        TRY(fs_read_all(file->fs, file->fd, &value, 1, file->header + byte));
         if (!(value >> (bit % 8) & 1))
             return 0;
     }
@@ -360,7 +391,7 @@ int filter_file_read(const struct filter_file *file, uint64_t from, uint64_t n, 
 
     for (uint64_t at = 0; at < n && rc == 0; at += PIECE_WORDS) {
         size_t piece = n - at < PIECE_WORDS ? (size_t)(n - at) : PIECE_WORDS;
-        rc = fs_read_all(file->fs, file->fd, buf, 8 * piece, filterdb_bytes(from + at));
+        rc = fs_read_all(file->fs, file->fd, buf, 8 * piece, file->header + 8 * (from + at));
         if (rc == 0)
             filterdb_decode_words((enum bloom_variant)file->shape.variant, buf, piece, words + at);
     }
@@ -373,17 +404,20 @@ int filter_file_state(const struct filter_file *file, void (*progress)(void *ctx
 {
     _Atomic uint64_t *words = malloc(8 * PIECE_WORDS);
     uint64_t nwords = file->shape.nwords, set = 0;
+    double rate = 0; /* of blocks */
     int rc = words ? 0 : -ENOMEM;
 
-    for (uint64_t at = 0; at < nwords && rc == 0; at += PIECE_WORDS) {
+    for (uint64_t at = 0, n; at < nwords && rc == 0; at += n) {
         struct bloom_layer_view piece = {.shape = file->shape, .words = words};
         struct bloom_state state;
-        piece.shape.nwords = nwords - at < PIECE_WORDS ? nwords - at : PIECE_WORDS;
+        n = at ? PIECE_WORDS : PIECE_WORDS - BLOCK_WORDS + nwords % BLOCK_WORDS; /* then blocks are whole */
+        piece.shape.nwords = n = nwords - at < n ? nwords - at : n;
         memset((void *)words, 0, 8 * PIECE_WORDS);
         rc = filter_file_read(file, at, piece.shape.nwords, words);
         if (rc == 0) {
             bloom_layer_state(&piece, &state);
             set += state.bits_set;
+            rate += state.rate * (double)n / (double)nwords;
             if (progress)
                 progress(ctx, at + piece.shape.nwords);
         }
@@ -391,6 +425,8 @@ int filter_file_state(const struct filter_file *file, void (*progress)(void *ctx
     free((void *)words);
     if (rc == 0)
         bloom_shape_state(&file->shape, set, state_out);
+    if (rc == 0 && file->shape.variant == BLOOM_BLOCKED)
+        state_out->rate = rate;
     return rc;
 }
 
@@ -399,7 +435,7 @@ int filter_file_state(const struct filter_file *file, void (*progress)(void *ctx
 /* Rounding gives 1 for a hopelessly overfull filter, and 0 for one far too large for its capacity. */
 double filter_file_rate(const struct bloom_shape *shape, uint64_t capacity)
 {
-    double rate = bloom_size_rate(capacity, shape->k, 64 * shape->nwords);
+    double rate = bloom_shape_rate(shape, capacity);
 
     if (rate >= 1)
         return nextafter(1, 0);
@@ -413,6 +449,12 @@ void filter_file_params(const struct bloom_shape *shape, const struct bloom_stat
     uint64_t made_for = (uint64_t)((double)(64 * shape->nwords) * M_LN2 / shape->k);
     uint64_t capacity = items > made_for ? items : made_for;
 
+    if (bloom_layout_of(shape->variant)->own_numbers) {
+        *params_out = (struct bloom_params){.capacity = shape->capacity,
+                                            .error_rate = shape->error_rate,
+                                            .redisbloom = bloom_layout_of(shape->variant)->options};
+        return;
+    }
     capacity = capacity > 0 ? capacity : 1;
     *params_out = (struct bloom_params){.capacity = capacity, .error_rate = filter_file_rate(shape, capacity)};
 }

@@ -101,11 +101,14 @@ struct filter_file {
     const struct fsops *fs;
     int fd; /* -1: not open */
     struct bloom_shape shape;
-    uint64_t key; /* id of the key of a KEYED filter, as its name says; 0: none. An adopted file has none */
+    unsigned header; /* bytes before the words */
+    uint64_t items;  /* as the file states; 0: it does not */
+    uint64_t key;    /* id of the key of a KEYED filter, as its name says; 0: none. An adopted file has none */
 };
 
-/* Opens `path`. `variant_text` is "na", "me", "ka", or NULL: then the name of the file says it. 0; or
- * FILTERDB_MALFORMED or -errno, with the reason (without the path) in `err`: nothing is open then. */
+/* Opens `path`. A file of LAYOUT blocked says so itself. `variant_text` is "na", "me", "ka", or NULL: then the name of
+ * the file says it. 0; or FILTERDB_MALFORMED or -errno, with the reason (without the path) in `err`: nothing is open
+ * then. */
 int filter_file_open(struct filter_file *file, const struct fsops *fs, const char *path, const char *variant_text,
                      struct errbuf *err);
 
@@ -124,7 +127,8 @@ int filter_file_read(const struct filter_file *file, uint64_t from, uint64_t n, 
 int filter_file_state(const struct filter_file *file, void (*progress)(void *ctx, uint64_t words), void *ctx,
                       struct bloom_state *state_out);
 
-/* The parameters that the file lacks, for a filter of fixed size with these bits. The capacity is the number of items
+/* The parameters that the file lacks, for a filter of fixed size with these bits; a shape with numbers of its own has
+ * them. The capacity is the number of items
  * estimated from its bits, or bits * ln 2 / k (the usual capacity) if that is more; the rate is the rate at its
  * capacity. */
 void filter_file_params(const struct bloom_shape *shape, const struct bloom_state *state,

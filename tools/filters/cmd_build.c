@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "bloom_batch.h"
+#include "blocked.h"
 #include "bloom_layout.h"
 #include "bloom_size.h"
 #include "bloom_state.h"
@@ -36,16 +37,22 @@ struct build {
 
 static int decide_shape(struct build *build)
 {
-    struct bloom_size size;
+    struct bloom_params params, *own = NULL;
+    struct bloom_size size = {0};
     struct errbuf err = {{0}};
+    uint64_t capacity = build->capacity ? build->capacity : 1;
 
-    if ((build->as_cassandra
-             ? filter_size_cassandra(build->capacity, build->error, &size, &err)
-             : bloom_size_plan(build->capacity ? build->capacity : 1, build->error, &size, &err)) != BLOOM_SIZE_OK)
+    if (build->variant == BLOOM_BLOCKED) {
+        if (blocked_size(0, capacity, build->error, &build->shape, &err) != BLOOM_OK)
+            return tool_failed(COMMAND, "%s: %s", build->path, err.text);
+        filter_file_params(&build->shape, &(struct bloom_state){0}, own = &params);
+    } else if ((build->as_cassandra ? filter_size_cassandra(build->capacity, build->error, &size, &err)
+                                    : bloom_size_plan(capacity, build->error, &size, &err)) != BLOOM_SIZE_OK)
         return tool_failed(COMMAND, "%s: %s", build->path, err.text);
-    build->shape =
-        (struct bloom_shape){.nwords = size.nwords, .k = (uint8_t)size.k, .variant = (uint8_t)build->variant};
-    if (bloom_alone_init(&build->loaded, &build->shape, NULL, &err) != 0)
+    if (!own)
+        build->shape =
+            (struct bloom_shape){.nwords = size.nwords, .k = (uint8_t)size.k, .variant = (uint8_t)build->variant};
+    if (bloom_alone_init(&build->loaded, &build->shape, own, &err) != 0)
         return tool_failed(COMMAND, "%s: %s", build->path, err.text);
     return TOOL_OK;
 }
@@ -59,6 +66,13 @@ static void add_batch(struct build *build, const struct item_batch *items)
     struct bloom_batch batch;
     uint32_t added;
 
+    if (build->variant == BLOOM_BLOCKED) { /* a layer with a capacity of its own, beyond which adds are refused */
+        struct bloom_replay_item replay[BLOOM_BATCH];
+        for (size_t i = 0; i < items->n; i++)
+            replay[i].hash = murmur3_hash(items->items[i].ptr, items->items[i].len);
+        bloom_filter_replay(filter, 0, UINT64_MAX, replay, items->n);
+        return;
+    }
     bloom_batch_start(&batch, filter, items->items, items->n);
     bloom_batch_add_all(&batch, 0, filter, NULL, NULL, &added, &refused);
 }
@@ -207,6 +221,11 @@ static int read_options(struct build *build, const struct tool_args *args)
     if (sizing && strcmp(sizing, "cassandra") != 0 && strcmp(sizing, "honest") != 0)
         return tool_misused(COMMAND, "--sizing '%s' is not honest or cassandra", sizing);
     build->as_cassandra = sizing && strcmp(sizing, "cassandra") == 0;
+    if (variant && strcmp(variant, "blocked") == 0) {
+        build->variant = BLOOM_BLOCKED;
+        return build->as_cassandra ? tool_misused(COMMAND, "--sizing cassandra is not for the layout blocked")
+                                   : TOOL_OK;
+    }
     if (filter_check_variant(args) != TOOL_OK)
         return TOOL_USAGE;
     int rc = variant ? filterdb_variant_parse(variant, strlen(variant), &build->variant)
@@ -237,7 +256,8 @@ static int run_build(const struct tool_args *args)
     rc = build_filter(&build);
     item_input_close(&build.input);
     if (rc == TOOL_OK &&
-        filter_write(build.path, &build.shape, build.replace, filter_next_words, build.loaded.filter, &err) != 0)
+        filter_write(build.path, &build.shape, build.items < build.capacity ? build.items : build.capacity,
+                     build.replace, filter_next_words, build.loaded.filter, &err) != 0)
         rc = tool_failed(COMMAND, "%s: %s", build.path, err.text);
     if (rc == TOOL_OK)
         rc = report(&build, args);
@@ -253,7 +273,8 @@ static const struct tool_option options[] = {
             "duplicates: a file is then read twice, and the hashes of a pipe's items go to a temporary file, 16 bytes "
             "each."},
     FILTER_VARIANT_OPTION(
-        "The layout to write: na (Cassandra 4.0 and later), me (Cassandra 3.x, ScyllaDB) or ka (before 3.0). "
+        "The layout to write: na (Cassandra 4.0 and later), me (Cassandra 3.x, ScyllaDB), ka (before 3.0), or blocked "
+        "(Bloomery's alone; all bits of an item in one cache line). "
         "The default is the layout of the SSTable version in FILE's name, otherwise na."),
     {.name = "--sizing",
      .value = "HOW",

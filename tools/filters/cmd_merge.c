@@ -93,10 +93,15 @@ static int write_union(struct merge *merge, const char *out, bool replace)
 {
     const struct bloom_shape *shape = &merge->files[0].shape;
     struct errbuf err = {{0}};
+    uint64_t items = 0;
 
+    for (unsigned i = 0; i < merge->nfiles; i++)
+        items += merge->files[i].items;
+    if (items > shape->capacity)
+        items = shape->capacity;
     merge->failed = merge->nfiles;
     progress_begin(&merge->progress, "merging", 8 * shape->nwords);
-    int rc = filter_write(out, shape, replace, next_words, merge, &err);
+    int rc = filter_write(out, shape, items, replace, next_words, merge, &err);
     progress_end(&merge->progress);
     if (rc == 0)
         return TOOL_OK;

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "bloom_layout.h"
 #include "fsops.h"
 #include "new_file.h"
 #include "output.h"
@@ -31,8 +32,10 @@ int filter_open(struct filter_file *file, const char *path, const char *variant,
     int status = stat(path, &st) != 0 ? errno : S_ISDIR(st.st_mode) ? EISDIR : 0;
     if (status != 0)
         return errbuf_fail(err, -status, "cannot open: %s", strerror(status));
-    if (variant || filterdb_variant_from_path(path, &known, &reason) == FILTERDB_OK)
-        return filter_file_open(file, fsops_posix(), path, variant, err);
+    status = filter_file_open(file, fsops_posix(), path, variant, err);
+    if (status == 0 || variant || filterdb_variant_from_path(path, &known, &reason) == FILTERDB_OK ||
+        strcmp(err->text, reason.text) != 0)
+        return status;
     return errbuf_fail(err, FILTERDB_MALFORMED, "%s; if you know its layout, use --variant na|me|ka", reason.text);
 }
 
@@ -43,6 +46,12 @@ int loaded_filter_read(struct bloom_alone *loaded, const struct filter_file *fil
 {
     struct bloom_layer_view view;
     struct progress progress;
+    struct bloom_params own;
+
+    if (!params && bloom_layout_of(file->shape.variant)->own_numbers) {
+        filter_file_params(&file->shape, &(struct bloom_state){0}, &own);
+        params = &own;
+    }
     int rc = bloom_alone_init(loaded, &file->shape, params, err);
 
     if (rc != 0)
@@ -129,37 +138,38 @@ int filter_next_words(void *filter, uint64_t from, uint64_t n, _Atomic uint64_t 
     return 0;
 }
 
-int filter_write_words(int fd, const struct bloom_shape *shape, filter_words_fn *next, void *ctx)
+int filter_write_words(int fd, const struct bloom_shape *shape, uint64_t items, filter_words_fn *next, void *ctx)
 {
     const struct fsops *fs = fsops_posix();
-    unsigned char header[FILTERDB_HEADER_BYTES];
+    const struct bloom_params params = {.redisbloom = bloom_layout_of(shape->variant)->options};
+    unsigned char header[BITS_FILE_HEADER_BYTES];
+    size_t len = export_file_header(&params, shape, items, header);
     _Atomic uint64_t *words = malloc(8 * PIECE_WORDS);
     unsigned char *bytes = malloc(8 * PIECE_WORDS);
     int rc = words && bytes ? 0 : -ENOMEM;
 
-    filterdb_encode_header(shape, header);
     if (rc == 0)
-        rc = fs_write_all(fs, fd, header, sizeof(header), 0);
+        rc = fs_write_all(fs, fd, header, len, 0);
     for (uint64_t at = 0; at < shape->nwords && rc == 0; at += PIECE_WORDS) {
         size_t n = shape->nwords - at < PIECE_WORDS ? (size_t)(shape->nwords - at) : PIECE_WORDS;
         rc = next(ctx, at, n, words);
         if (rc != 0)
             break;
         filterdb_encode_words((enum bloom_variant)shape->variant, words, n, bytes);
-        rc = fs_write_all(fs, fd, bytes, 8 * n, filterdb_bytes(at));
+        rc = fs_write_all(fs, fd, bytes, 8 * n, len + 8 * at);
     }
     free((void *)words);
     free(bytes);
     return rc;
 }
 
-int filter_write(const char *path, const struct bloom_shape *shape, bool replace, filter_words_fn *next, void *ctx,
-                 struct errbuf *err)
+int filter_write(const char *path, const struct bloom_shape *shape, uint64_t items, bool replace, filter_words_fn *next,
+                 void *ctx, struct errbuf *err)
 {
     struct new_file file;
     int rc = new_file_open(&file, path, replace, err);
 
-    return rc != 0 ? rc : new_file_end(&file, filter_write_words(file.fd, shape, next, ctx), err);
+    return rc != 0 ? rc : new_file_end(&file, filter_write_words(file.fd, shape, items, next, ctx), err);
 }
 
 /* ---- sizes and rates ---- */

@@ -48,13 +48,13 @@ int loaded_filter_open(struct bloom_alone *loaded, const struct tool_args *args,
     }
 
 /* Writes words as a Filter.db, which appears when it is whole (new_file.h). `next` yields words from..from+n-1 in
- * memory order. 0 or -errno with the reason. */
+ * memory order. `items`: those in the filter, which the file of LAYOUT blocked states. 0 or -errno with the reason. */
 typedef int filter_words_fn(void *ctx, uint64_t from, uint64_t n, _Atomic uint64_t *words);
-int filter_write(const char *path, const struct bloom_shape *shape, bool replace, filter_words_fn *next, void *ctx,
-                 struct errbuf *err);
+int filter_write(const char *path, const struct bloom_shape *shape, uint64_t items, bool replace, filter_words_fn *next,
+                 void *ctx, struct errbuf *err);
 
 /* The same to an open file, without its end. 0 or -errno. */
-int filter_write_words(int fd, const struct bloom_shape *shape, filter_words_fn *next, void *ctx);
+int filter_write_words(int fd, const struct bloom_shape *shape, uint64_t items, filter_words_fn *next, void *ctx);
 
 int filter_next_words(void *filter, uint64_t from, uint64_t n, _Atomic uint64_t *words); /* `next` of a filter */
 

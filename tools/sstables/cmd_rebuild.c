@@ -230,7 +230,7 @@ static int read_back(struct rebuild *rebuild, int fd, struct errbuf *err)
 /* Writes the filter, reads it back into the filter in memory, and asks it for all keys. */
 static int write_filter(struct rebuild *rebuild, struct new_file *file, struct errbuf *err)
 {
-    int rc = filter_write_words(file->fd, &rebuild->shape, filter_next_words, rebuild->loaded.filter);
+    int rc = filter_write_words(file->fd, &rebuild->shape, 0, filter_next_words, rebuild->loaded.filter);
     if (rc == 0)
         rc = fsops_posix()->sync(fsops_posix()->ctx, file->fd);
     if (rc != 0)

@@ -279,6 +279,43 @@ Test(tool_filters, query_prints_lines_as_they_came)
     ASSERT_RUN(2, "cannot open", TOOL "query %s/none --variant na a", dir);
 }
 
+/* The file says its layout itself. Small, of a size with a lead, read in pieces, from a pipe, and beyond its capacity.
+ */
+Test(tool_filters, files_in_blocks)
+{
+    static const struct {
+        unsigned items;
+        const char *options, *shown;
+    } cases[] = {{90, "", "blocked, k 6, 1024 bits, 90 items"},
+                 {400000, "", "blocked, k 6, 3975168 bits"},
+                 {2000000, "", "blocked, k 6, 19874240 bits"},
+                 {2000, "--capacity 500", "2000 items are more than the capacity of 500"}};
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        unsigned n = cases[i].items;
+        ASSERT_RUN(0, cases[i].shown,
+                   "seq %u >%s/in; " TOOL "build %s/f %s/in --error 0.01 --variant blocked %s --force", n, dir, dir,
+                   dir, cases[i].options);
+        ASSERT_RUN(0, "", "seq %u | " TOOL "build %s/g --error 0.01 --variant blocked --capacity 1 --force", n, dir);
+        ASSERT_RUN(0, cases[i].options[0] ? "blocked" : cases[i].shown,
+                   "seq %u | " TOOL "build %s/g --error 0.01 --variant blocked %s --force", n, dir, cases[i].options);
+        cr_expect(same_files(tmp_path(dir, "f").text, tmp_path(dir, "g").text), "%u items", n);
+        snprintf(output, sizeof(output), "%u\n", n);
+        char all[16];
+        strcpy(all, output);
+        ASSERT_RUN(0, all, TOOL "query %s/f --count <%s/in", dir, dir);
+        ASSERT_RUN(0, "1\n", TOOL "query %s/f 1 a b c d", dir);
+        ASSERT_RUN(0, "blocked, k 6", TOOL "show %s/f", dir);
+        cr_expect(cases[i].options[0] || strstr(output, "rate 0.00") || strstr(output, "rate 0.01"), "%s", output);
+        ASSERT_RUN(0, "", TOOL "merge %s/u %s/f %s/g --force", dir, dir, dir);
+        ASSERT_RUN(0, "", TOOL "query %s/u --count <%s/in", dir, dir);
+    }
+    ASSERT_RUN(2, "--sizing cassandra is not for",
+               TOOL "build %s/h %s/in --error 0.01 --variant blocked --sizing cassandra", dir, dir);
+    ASSERT_RUN(1, "from 1e-15 on", TOOL "build %s/h %s/in --error 1e-16 --variant blocked", dir, dir);
+    ASSERT_RUN(1, "cut: ", "head -c 600 %s/f >%s/cut; " TOOL "show %s/cut", dir, dir, dir);
+}
+
 /* Different bytes give different JSON, also for a parser: bytes that are no UTF-8 are not put into a string. */
 Test(tool_filters, json_tells_all_bytes_apart)
 {

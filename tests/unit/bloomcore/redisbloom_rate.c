@@ -1,6 +1,6 @@
 /* The measured false-positive rate of filters in RedisBloom's layout, at capacity: 0.4 to 1.4 times the rates of
  * BF.PLAN and BF.INFO. It is up to a million times the requested rate, in small filters at low rates: the printed
- * table is that of docs/SIZING.md.
+ * table has the rows of docs/SIZING.md, and more.
  *
  * Items are hashed as in RedisBloom. Small filters differ from one another, so there are many of each. */
 #include <criterion/criterion.h>

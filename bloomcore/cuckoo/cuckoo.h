@@ -138,7 +138,7 @@ void cuckoo_read(const struct bloom_filter *filter, uint64_t at, void *to, size_
  *
  * Lifetime: bloom_still_begin() to bloom_still_end(), while the filter lives. Thread: any, not on a loop. */
 
-/* Of a cuckoo filter, at a moment during the call. 0 or -ENOMEM. */
+/* Of a cuckoo filter, at a moment during the call. 0, or -ENOMEM and NULL. */
 int bloom_still_begin(struct bloom_filter *filter, struct bloom_filter **still_out, struct errbuf *err);
 void bloom_still_end(struct bloom_filter *still); /* NULL is fine */
 

@@ -343,7 +343,7 @@ int bloom_still_begin(struct bloom_filter *filter, struct bloom_filter **still_o
     while (rc == BLOOM_REFUSED) { /* it has grown, or shrunk, meanwhile */
         struct bloom_filter *shape = make_shape(filter, bloom_filter_nlayers(filter), err);
         rc = shape ? attach(filter, shape) : -ENOMEM;
-        *still_out = shape;
+        *still_out = rc == 0 ? shape : NULL;
         if (rc != 0 && shape)
             free_shape(shape);
     }

@@ -9,6 +9,8 @@
 #include "bloom_filter.h"
 #include "bloom_pages.h"
 #include "bloom_resident.h"
+#include "cuckoo.h"
+#include "cuckoo_shape.h"
 #include "rng.h"
 
 static char storage[64 * 1024];
@@ -151,5 +153,35 @@ Test(bloom_fault, classes_outgrow_their_table_without_memory_for_a_larger_one)
         bloom_class_release(again);
         bloom_class_release(classes[i]);
     }
+    bloom_pool_destroy(pool);
+}
+
+/* A caller may end what it got from a still that could not begin. */
+Test(bloom_fault, a_still_that_cannot_begin_is_none)
+{
+    struct cuckoo_numbers numbers = {64, 2, 20, 1};
+    struct bloom_params params;
+    struct bloom_shape shape;
+    struct bloom_pool *pool;
+    struct bloom_class *class;
+    struct bloom_filter *filter = (struct bloom_filter *)(void *)storage, *still;
+    struct errbuf err = {""};
+    int status = -ENOMEM;
+    size_t n = 0;
+
+    cr_assert_eq(bloom_pool_create(&pool), 0);
+    cr_assert_eq(cuckoo_plan(&numbers, &params, &shape, &err), BLOOM_OK);
+    cr_assert_eq(bloom_class_get(pool, &params, &shape, &class, &err), 0);
+    cr_assert_eq(bloom_filter_init(filter, class, &err), 0);
+    for (; status != 0; n++) {
+        alloc_countdown_start(n);
+        status = bloom_still_begin(filter, &still, &err);
+        alloc_countdown_stop();
+        cr_assert_eq(still != NULL, status == 0, "allocation %zu", n);
+        bloom_still_end(still);
+    }
+    cr_expect_gt(n, 2);
+    bloom_filter_deinit(filter);
+    bloom_class_release(class);
     bloom_pool_destroy(pool);
 }

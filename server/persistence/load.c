@@ -356,7 +356,7 @@ static int load_all(struct load *load)
 static int open_for_clients(struct load *load)
 {
     struct server *server = load->server;
-    if (window_clock_is_needed() && window_clock_save(fsops_posix(), server->process.data_dir, &load->err) != 0)
+    if (window_clock_save(fsops_posix(), server->process.data_dir, &load->err) != 0)
         log_warning(&server->log, "%s", load->err.text);
     load->err.text[0] = '\0';
     effects_attach(server);

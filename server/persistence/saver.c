@@ -406,14 +406,6 @@ enum saver_request saver_start(struct saver *saver, bool schedule)
     return result;
 }
 
-void saver_note_clock(struct saver *saver)
-{
-    lock_take(&saver->lock);
-    saver->clock_is_due = true;
-    pthread_cond_signal(&saver->wake);
-    lock_give(&saver->lock);
-}
-
 enum saver_request saver_rewrite(struct saver *saver)
 {
     lock_take(&saver->lock);

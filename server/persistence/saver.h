@@ -27,9 +27,6 @@ enum saver_request {
 };
 enum saver_request saver_start(struct saver *saver, bool schedule);
 
-/* Writes the note of the clock of windows soon: the first window was created. Thread: any. */
-void saver_note_clock(struct saver *saver);
-
 /* The same, scheduling, for BGREWRITEAOF: it counts as begun because of the log. */
 enum saver_request saver_rewrite(struct saver *saver);
 

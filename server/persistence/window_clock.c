@@ -16,7 +16,6 @@
 static _Atomic int64_t ahead_boot_us;
 static struct window_clock_note noted; /* as in the file */
 static bool is_noted;
-static atomic_bool is_needed;
 
 int64_t window_clock_us(void)
 {
@@ -113,15 +112,8 @@ void window_clock_floor(int64_t us)
 
 void window_clock_pass(const struct bloom_filter *filter)
 {
-    if (!bloom_filter_forgets(filter))
-        return;
-    atomic_store_explicit(&is_needed, true, memory_order_relaxed);
-    window_clock_floor(bloom_window_latest_us(filter));
-}
-
-bool window_clock_is_needed(void)
-{
-    return atomic_load_explicit(&is_needed, memory_order_relaxed);
+    if (bloom_filter_forgets(filter))
+        window_clock_floor(bloom_window_latest_us(filter));
 }
 
 int window_clock_save(const struct fsops *fs, const char *dir, struct errbuf *err)

@@ -1,10 +1,10 @@
 /* window_clock: the clock of windows (bloom_window.h), and the note by which it continues after a restart.
  *
  * While the process runs the clock is monotonic, and it runs while the machine sleeps. The file CLOCK in the data
- * directory notes its value. Within one boot of the machine a restart continues exactly, even if the time of day was
- * changed. After another boot the time of day gives the pause, less its known steps before. The clock never begins
- * before the latest turn in the data directory: if the time of day was set back, nothing is forgotten early. A step
- * forward between two boots looks like time.
+ * directory notes its value, from the first start on. Within one boot of the machine a restart continues exactly, even
+ * if the time of day was changed. After another boot the time of day gives the pause, less its known steps before. The
+ * clock never begins before the latest turn in the data directory: if the time of day was set back, nothing is
+ * forgotten early. A step forward between two boots looks like time.
  *
  * Thread: window_clock_us(): any. The rest: the thread that loads, then the one that saves. */
 #ifndef BLOOMERY_WINDOW_CLOCK_H
@@ -46,8 +46,6 @@ int window_clock_start(const struct fsops *fs, const char *dir, struct errbuf *e
 /* Loading: moves the clock to this time, or to the latest turn of the filter, if it is behind. Thread: any. */
 void window_clock_floor(int64_t us);
 void window_clock_pass(const struct bloom_filter *filter);
-
-bool window_clock_is_needed(void); /* window_clock_pass() has met a window */
 
 /* Writes the note if it has changed. 0 or -errno. */
 int window_clock_save(const struct fsops *fs, const char *dir, struct errbuf *err) __attribute__((warn_unused_result));

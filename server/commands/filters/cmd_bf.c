@@ -13,7 +13,6 @@
 #include "host.h"
 #include "persistence.h"
 #include "rcu.h"
-#include "saver.h"
 #include "server_files.h"
 
 struct bf_call bf_call_of(struct command_ctx *ctx)
@@ -69,8 +68,6 @@ static bool create(struct bf_call *call, const struct bloom_params *params, cons
                      ? registry_create_filter(call->server->registry, call->name, 0, class, &call->entry, &err)
                      : create_expiring(call, class, expires_ms, &err);
         bloom_class_release(class);
-        if (status == REGISTRY_OK && bloom_params_is_window(params))
-            saver_note_clock(call->server->persistence->saver);
         if (status == REGISTRY_OK) {
             if (!shape)
                 warn_of_rate(call);

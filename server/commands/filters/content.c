@@ -13,7 +13,6 @@
 #include "persistence.h"
 #include "residency.h"
 #include "rcu.h"
-#include "saver.h"
 #include "store.h"
 
 /* ---- preparing ---- */
@@ -195,11 +194,9 @@ int content_publish(struct server *server, struct entry *entry, const struct con
                     struct errbuf *err)
 {
     struct journal *journal = server_journal(server);
-    struct registry_publication how = publication->how;
-    if (bloom_filter_forgets(entry_filter(entry)))
-        saver_note_clock(server->persistence->saver);
     if (journal && journal_records(journal) && !publication->empty)
         return publish_durably(server, journal, entry, publication, err);
+    struct registry_publication how = publication->how;
     how.empty = publication->empty;
     return registry_publish(server->registry, entry, &how);
 }

@@ -13,8 +13,7 @@
 #include "hash_table.h"
 #include "lock.h"
 
-#define BLOOM_CACHE_LINE 64
-#define BLOOM_MAX_TWINS  16 /* pairs at a time */
+#define BLOOM_MAX_TWINS 16 /* pairs at a time */
 
 /* The counts of filters by the bytes of their words that can be dropped: 64 steps for each power of two from 4 KiB on,
  * so a filter counts as at most a sixty-fourth larger than it is. */

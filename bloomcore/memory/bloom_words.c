@@ -110,11 +110,29 @@ char *bloom_map_reserve(size_t lead, size_t len)
     return start;
 }
 
+/* Whether words of this number are a large layer in blocks, or look like one: with BLOCKED_LEAD words before blocks. */
+static bool has_lead(uint64_t nwords)
+{
+    return nwords * 8 >= BLOOM_MAPPED_BYTES && nwords % 8 == 7;
+}
+
+/* Memory of the host begins anywhere. The words begin 8 bytes behind a cache line, as in a mapping, so that blocks are
+ * lines. The 8 bytes have the address of the memory. */
+static _Atomic uint64_t *hosted_with_lead(const struct bloom_memory *memory, uint64_t nwords)
+{
+    char *raw = memory->zeroed((size_t)nwords * 8 + BLOOM_CACHE_LINE);
+    if (!raw)
+        return NULL;
+    char **line = (char **)(void *)(raw + (-(uintptr_t)raw & (BLOOM_CACHE_LINE - 1)));
+    *line = raw;
+    return (_Atomic uint64_t *)(void *)(line + 1);
+}
+
 _Atomic uint64_t *bloom_words_alloc(struct bloom_maps *maps, const struct bloom_filter *filter,
                                     const struct bloom_layer *layer, uint64_t nwords)
 {
     if (maps->memory)
-        return maps->memory->zeroed((size_t)nwords * 8);
+        return has_lead(nwords) ? hosted_with_lead(maps->memory, nwords) : maps->memory->zeroed((size_t)nwords * 8);
     if (is_run(maps, nwords))
         return bloom_pages_alloc(&maps->pages, (size_t)nwords * 8, BLOOM_PAGES_LOOSE);
     if (!is_mapped(maps, nwords))
@@ -168,7 +186,7 @@ void bloom_words_free(struct bloom_maps *maps, _Atomic uint64_t *words, uint64_t
     if (!words)
         return;
     if (maps->memory) {
-        maps->memory->release((void *)words);
+        maps->memory->release(has_lead(nwords) ? ((char **)(void *)words)[-1] : (char *)(void *)words);
         return;
     }
     if (is_run(maps, nwords)) {

@@ -33,6 +33,8 @@ struct bloom_layer;
  * heap. */
 #define BLOOM_MAPPED_BYTES BLOOM_ROOM_MIN_BYTES
 
+#define BLOOM_CACHE_LINE 64
+
 /* The sources of words, and the mappings on small pages. */
 struct bloom_maps {
     const struct bloom_memory *memory; /* the source of all words; NULL: the heap and mappings */
@@ -46,8 +48,9 @@ void bloom_maps_init(struct bloom_maps *maps, const struct bloom_memory *memory)
 void bloom_maps_deinit(struct bloom_maps *maps);
 
 /* Allocates `nwords` zero words (1..BLOOM_MAX_WORDS) for a layer of the filter, aligned to at least 8 bytes; NULL
- * without memory. Words of at least BLOOM_MAPPED_BYTES cost little but address space until they are written. The caller
- * frees them before `layer` and `filter`. */
+ * without memory. A large layer in blocks has each block on one cache line, also in memory of a host. Words of at least
+ * BLOOM_MAPPED_BYTES cost little but address space until they are written. The caller frees them before `layer` and
+ * `filter`. */
 _Atomic uint64_t *bloom_words_alloc(struct bloom_maps *maps, const struct bloom_filter *filter,
                                     const struct bloom_layer *layer, uint64_t nwords);
 

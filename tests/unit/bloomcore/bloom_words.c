@@ -4,6 +4,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "blocked.h"
 #include "bloom_batch.h"
 #include "bloom_merge.h"
 #include "bloom_pool.h"
@@ -292,6 +293,44 @@ Test(bloom_words, small_ones_and_null)
     bloom_words_free(&pool->maps, words, 100);
     bloom_words_free(&pool->maps, NULL, 100);
     settle();
+}
+
+static char *given, *place;
+static size_t shift;
+
+static void *give_shifted(size_t bytes)
+{
+    given = calloc(1, bytes + 128);
+    place = given + (-(uintptr_t)given & 63) + shift;
+    return place;
+}
+
+static void take_back(void *memory)
+{
+    cr_expect_eq(memory, place);
+    free(given);
+}
+
+/* Blocks are cache lines wherever the host's memory begins. */
+Test(bloom_words, of_a_host_keep_blocks_on_lines)
+{
+    static const struct bloom_memory host = {give_shifted, take_back};
+    const struct bloom_params blocks = {.capacity = 2000000, .error_rate = 0.01, .redisbloom = BLOOM_OPTION_BLOCKED};
+
+    for (shift = 0; shift < 64; shift += 8) {
+        struct bloom_filter *filter;
+        struct bloom_layer_view view;
+        struct bloom_pool *own;
+        cr_assert_eq(bloom_pool_create_in(&host, &own), 0);
+        cr_assert_eq(bloom_filter_create(own, &blocks, NULL, 1, &filter, NULL), 0);
+        bloom_filter_layer(filter, 0, &view);
+        cr_expect_eq((uintptr_t)(view.words + BLOCKED_LEAD) % 64, 0);
+        add(filter, 0, FILLED);
+        for (unsigned i = 0; i < FILLED; i++)
+            cr_assert(bloom_filter_query(filter, hash_of(i)));
+        bloom_filter_destroy(filter);
+        bloom_pool_destroy(own);
+    }
 }
 
 /* The first bits of a large layer each allocate a page: batches of adds are short, because others wait for their

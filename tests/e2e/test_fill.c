@@ -12,6 +12,7 @@
 #include "listener.h"
 #include "program.h"
 #include "tmpdir.h"
+#include "wait.h"
 
 CLIENT_SUITE(the_daemon, client, fill, "--threads", "1");
 
@@ -369,7 +370,7 @@ static void fill_from_stand_in(const char *answers, const char *last, const char
     close(listener);
     program_expect(output, sizeof(output), 1, text, "printf 'a\\nb\\nc\\n' | '%s' fill redis://127.0.0.1:%d f %s 2>&1",
                    BLOOMERY_TOOL_PATH, port, options);
-    cr_assert_eq(waitpid(pid, NULL, 0), pid);
+    wait_until(waitpid(pid, NULL, WNOHANG) == pid);
 }
 
 DAEMON_TEST(the_daemon, fill, answers_are_checked)

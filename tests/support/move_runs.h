@@ -10,6 +10,7 @@
 
 #include "daemon_pair.h"
 #include "program.h"
+#include "wait.h"
 
 static char output[16384];                      /* of the last run of move() */
 static const char *beside_output = "/dev/null"; /* file for the output of runs beside the test */
@@ -53,7 +54,7 @@ static inline pid_t move_beside(int from_port, int to_port, const char *option, 
 static inline int wait_for(pid_t pid)
 {
     int status;
-    cr_assert_eq(waitpid(pid, &status, 0), pid);
+    wait_until(waitpid(pid, &status, WNOHANG) == pid);
     return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
 }
 

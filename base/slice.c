@@ -9,10 +9,9 @@
 bool slice_is(struct slice arg, const char *word)
 {
     size_t i;
-    for (i = 0; i < arg.len && word[i] != '\0'; i++) {
+    for (i = 0; i < arg.len && word[i] != '\0'; i++)
         if (slice_lower(arg.ptr[i]) != slice_lower(word[i]))
             return false;
-    }
     return i == arg.len && word[i] == '\0';
 }
 

@@ -26,8 +26,7 @@ struct view {
 };
 
 struct field {
-    const char *option;
-    const char *name;
+    const char *option, *name;
     void (*reply)(const struct bf_out *out, const struct view *view);
     bool needs_bits;
     bool of_window; /* FULL has it for windows only */

@@ -183,10 +183,9 @@ static bool apply_named(struct call *call, struct engine_string *name, struct sl
 static int64_t part_started(const struct dump_plan *plan, const int64_t *started_us, unsigned layer)
 {
     int64_t latest = 0;
-    for (unsigned i = 0; i < plan->nlayers; i++) {
+    for (unsigned i = 0; i < plan->nlayers; i++)
         if (plan->turns[i].number == plan->turns[layer].number && started_us[i] > latest)
             latest = started_us[i];
-    }
     return latest;
 }
 

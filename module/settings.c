@@ -314,10 +314,9 @@ bool settings_register(struct engine_ctx *ctx, struct errbuf *err)
 {
     if (!engine.RegisterNumericConfig || !engine.RegisterStringConfig || !engine.LoadConfigs)
         return true;
-    for (size_t i = 0; i < ROWS; i++) {
+    for (size_t i = 0; i < ROWS; i++)
         if (register_row(ctx, &rows[i]) != ENGINE_OK)
             return errbuf_fail(err, false, "the setting bloomery.%s cannot be registered", rows[i].name);
-    }
     if (engine.LoadConfigs(ctx) == ENGINE_OK)
         return true;
     return errbuf_fail(err, false, "cannot read the settings of the configuration file");

@@ -274,10 +274,9 @@ static bool read_own(struct engine_io *io, struct value *value, uint64_t nchunks
 {
     struct bf_chunk chunk = {.stored = true};
     bool complete = false;
-    for (uint64_t i = 1; i < nchunks; i++) {
+    for (uint64_t i = 1; i < nchunks; i++)
         if (!read_chunk(io, value, &chunk, &complete, err))
             return false;
-    }
     if (complete)
         value_end_load(value);
     return true;

@@ -28,9 +28,7 @@ struct tls_stream {
     size_t messages; /* without data, since then */
     unsigned char head[HELLO_HEAD];
     unsigned char nhead;
-    bool asks_no_certificate;
-    bool up;
-    bool failed;
+    bool asks_no_certificate, up, failed;
 };
 
 /* ---- the BIO ---- */

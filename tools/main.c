@@ -43,10 +43,9 @@ static void print_help(void)
 
 static const struct tool_command *find_command(const char *name)
 {
-    for (size_t i = 0; tool_commands[i]; i++) {
+    for (size_t i = 0; tool_commands[i]; i++)
         if (strcmp(tool_commands[i]->name, name) == 0)
             return tool_commands[i];
-    }
     fprintf(stderr, "bloomery: no command '%s'; see 'bloomery --help'\n", name);
     return NULL;
 }
@@ -64,10 +63,9 @@ static int help(const char *name)
 /* "--help" anywhere among a command's arguments, or "-h" as the first of them. */
 static bool asks_for_help(int argc, char **argv)
 {
-    for (int i = 2; i < argc && strcmp(argv[i], "--") != 0; i++) {
+    for (int i = 2; i < argc && strcmp(argv[i], "--") != 0; i++)
         if (strcmp(argv[i], "--help") == 0 || (i == 2 && strcmp(argv[i], "-h") == 0))
             return true;
-    }
     return false;
 }
 

@@ -131,10 +131,9 @@ static inline void hash(struct bloom_batch *batch, const struct bloom_geometry *
 static void fetch(const struct bloom_batch *batch, const struct bloom_layer *layer, unsigned count)
 {
     prefetch(batch, layer, count);
-    for (unsigned i = 0; i < OLDER_AHEAD && (layer = bloom_layer_older(layer)); i++) {
+    for (unsigned i = 0; i < OLDER_AHEAD && (layer = bloom_layer_older(layer)); i++)
         if (layer_bytes(layer) > CACHE_BYTES)
             prefetch(batch, layer, bloom_geometry_first_bits(layer->geometry));
-    }
 }
 
 static void hash_batch(struct bloom_batch *batch, const struct bloom_layer *layer, const struct bloom_item *items,
@@ -257,10 +256,9 @@ static __attribute__((noinline)) uint32_t query_window(const struct bloom_batch 
     do {
         forgotten = atomic_load_explicit(&window->forgotten, memory_order_acquire);
         const struct bloom_layer *layer = bloom_filter_newest(filter);
-        for (; present != all && layer; layer = bloom_layer_older(layer)) {
+        for (; present != all && layer; layer = bloom_layer_older(layer))
             if (bloom_part_is_alive(bloom_layer_part(layer)))
                 present |= query_layer(batch, layer, all & ~present);
-        }
         bloom_found();
     } while (present != all && forgotten != atomic_load_explicit(&window->forgotten, memory_order_relaxed));
     return present;
@@ -320,10 +318,9 @@ static __attribute__((noinline)) void query_ahead(const struct bloom_filter *fil
         for (; next < questions->end && started < answered + (are_long ? 1 : DEPTH); started++)
             staged[started % DEPTH] =
                 start_next(&batches[started % DEPTH], filter, questions, &next, found_few, &are_long);
-        for (; narrowed < started && (narrowed + 1 < started || narrowed == answered); narrowed++) {
+        for (; narrowed < started && (narrowed + 1 < started || narrowed == answered); narrowed++)
             if (staged[narrowed % DEPTH])
                 bloom_batch_narrow(&batches[narrowed % DEPTH], filter);
-        }
         const struct bloom_batch *batch = &batches[answered++ % DEPTH];
         uint32_t present = bloom_batch_query(batch, filter);
         found_few = (unsigned)__builtin_popcount(present) < batch->n / 2;

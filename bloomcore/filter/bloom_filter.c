@@ -159,10 +159,9 @@ uint64_t bloom_filter_capacity(const struct bloom_filter *filter)
 
     if (bloom_filter_is_window(filter))
         return bloom_filter_params(filter)->capacity;
-    for (const struct bloom_layer *layer = bloom_filter_newest(filter); layer; layer = bloom_layer_older(layer)) {
+    for (const struct bloom_layer *layer = bloom_filter_newest(filter); layer; layer = bloom_layer_older(layer))
         if (__builtin_add_overflow(capacity, layer->geometry->capacity, &capacity))
             return UINT64_MAX;
-    }
     return capacity;
 }
 
@@ -192,10 +191,9 @@ bool bloom_filter_is_blank(const struct bloom_filter *filter)
     bloom_filter_layer(filter, 0, &view);
     if (bloom_filter_nlayers(filter) > 1 || view.ordinal > 0 || view.turn > 0)
         return false;
-    for (uint64_t i = 0; i < view.shape.nwords; i++) {
+    for (uint64_t i = 0; i < view.shape.nwords; i++)
         if (atomic_load_explicit(&view.words[i], memory_order_relaxed))
             return false;
-    }
     return true;
 }
 

@@ -42,10 +42,9 @@ static int size_layers(const struct bloom_params *params, struct bloom_plan *pla
                 high = middle;
         }
     }
-    for (unsigned i = plan->nlayers - 1 == high ? 0 : high; i < plan->nlayers; i++) {
+    for (unsigned i = plan->nlayers - 1 == high ? 0 : high; i < plan->nlayers; i++)
         if (size_layer(params, plan, i, err) != BLOOM_OK)
             return BLOOM_REFUSED;
-    }
     return BLOOM_OK;
 }
 

@@ -89,12 +89,11 @@ void bloom_filter_expect_fill(struct bloom_filter *filter)
 {
     struct bloom_pool *pool = bloom_filter_class(filter)->pool;
 
-    for (const struct bloom_layer *layer = bloom_filter_newest(filter); layer; layer = bloom_layer_older(layer)) {
+    for (const struct bloom_layer *layer = bloom_filter_newest(filter); layer; layer = bloom_layer_older(layer))
         if (!layer->geometry->words_inline)
             bloom_layer_set_words(
                 (struct bloom_layer *)layer,
                 bloom_words_fill(&pool->maps, bloom_layer_words(layer), bloom_geometry_nwords(layer->geometry)));
-    }
     bloom_filter_follow_words(filter);
 }
 

@@ -12,10 +12,9 @@ uint64_t bloom_filter_droppable(const struct bloom_filter *filter)
 {
     uint64_t bytes = 0;
 
-    for (const struct bloom_layer *layer = bloom_filter_newest(filter); layer; layer = bloom_layer_older(layer)) {
+    for (const struct bloom_layer *layer = bloom_filter_newest(filter); layer; layer = bloom_layer_older(layer))
         if (bloom_geometry_is_droppable(layer->geometry))
             bytes += bloom_geometry_nwords(layer->geometry) * 8;
-    }
     return bytes;
 }
 
@@ -29,10 +28,9 @@ void bloom_filter_hold(const struct bloom_filter *filter, bool on)
 
 bool bloom_filter_is_dropped(const struct bloom_filter *filter)
 {
-    for (const struct bloom_layer *layer = bloom_filter_newest(filter); layer; layer = bloom_layer_older(layer)) {
+    for (const struct bloom_layer *layer = bloom_filter_newest(filter); layer; layer = bloom_layer_older(layer))
         if (bloom_geometry_is_droppable(layer->geometry))
             return !bloom_layer_words_or_null(layer);
-    }
     return false;
 }
 

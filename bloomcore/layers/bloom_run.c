@@ -32,10 +32,9 @@ void bloom_run_init(const struct bloom_layer *layer)
 
 void bloom_filter_follow_words(const struct bloom_filter *filter)
 {
-    for (const struct bloom_layer *layer = bloom_filter_newest(filter); layer; layer = bloom_layer_older(layer)) {
+    for (const struct bloom_layer *layer = bloom_filter_newest(filter); layer; layer = bloom_layer_older(layer))
         if (bloom_layer_has_run(layer->geometry))
             take_words(bloom_layer_run(layer), bloom_layer_older(layer));
-    }
 }
 
 static inline uint64_t test_lane(const struct bloom_run_lane *lane, uint64_t magnitude)

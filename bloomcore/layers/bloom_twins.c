@@ -59,10 +59,9 @@ bool bloom_twins_begin(struct bloom_pool *pool, const struct bloom_twins *twins)
 
     lock_take(&pool->lock);
     if (!bloom_pool_find_twin(pool, twins->older) && !bloom_pool_find_twin(pool, twins->younger)) {
-        for (unsigned i = 0; i < BLOOM_MAX_TWINS && !slot; i++) {
+        for (unsigned i = 0; i < BLOOM_MAX_TWINS && !slot; i++)
             if (!atomic_load_explicit(&pool->twins[i].older, memory_order_relaxed))
                 slot = &pool->twins[i];
-        }
     }
     if (slot) {
         raise_counts(twins->younger, twins->older);
@@ -134,10 +133,9 @@ static void add_to_younger(struct bloom_filter *younger, const struct bloom_hash
     unsigned nlacking = 0;
     uint64_t ordinal;
 
-    for (unsigned i = 0; i < n; i++) {
+    for (unsigned i = 0; i < n; i++)
         if (!bloom_layer_test(newest, hash[i]) && !bloom_layer_test_below(newest, hash[i]))
             lacking[nlacking++] = hash[i];
-    }
     if (nlacking == 0)
         return;
     for (;;) {

@@ -14,8 +14,7 @@
 
 static uint64_t params_hash(const struct bloom_params *params)
 {
-    uint64_t rate, seed;
-    uint64_t x;
+    uint64_t rate, seed, x;
 
     memcpy(&rate, &params->error_rate, sizeof(rate));
     x = params->capacity * UINT64_C(0x9e3779b97f4a7c15);
@@ -163,11 +162,10 @@ void bloom_class_release(struct bloom_class *class)
     if (!class)
         return;
     refs = atomic_load_explicit(&class->refs, memory_order_relaxed);
-    while (refs > 1) {
+    while (refs > 1)
         if (atomic_compare_exchange_weak_explicit(&class->refs, &refs, refs - 1, memory_order_release,
                                                   memory_order_relaxed))
             return;
-    }
 
     pool = class->pool;
     lock_take(&pool->lock);

@@ -104,10 +104,9 @@ static size_t list_used(struct bloom_pool *pool, bool all, uint64_t *ids, size_t
     size_t n = 0;
 
     lock_take(&pool->lock);
-    for (const struct bloom_key *key = pool->keyring.keys; key && n < max; key = key->next) {
+    for (const struct bloom_key *key = pool->keyring.keys; key && n < max; key = key->next)
         if (key->refs && (all || !bloom_key_is_here(key)))
             ids[n++] = key->secret.id;
-    }
     lock_give(&pool->lock);
     return n;
 }

@@ -209,10 +209,9 @@ unsigned char *bloom_words_room(const struct bloom_maps *maps, _Atomic uint64_t 
 
 static __attribute__((unused)) bool are_zero(const _Atomic uint64_t *words, uint64_t nwords)
 {
-    for (uint64_t i = 0; i < nwords; i++) {
+    for (uint64_t i = 0; i < nwords; i++)
         if (atomic_load_explicit(&words[i], memory_order_relaxed))
             return false;
-    }
     return true;
 }
 

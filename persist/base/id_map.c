@@ -28,10 +28,9 @@ static int grow(struct id_map *map)
     larger.slots = calloc(larger.nslots, sizeof(*larger.slots));
     if (!larger.slots)
         return -ENOMEM;
-    for (size_t i = 0; i < map->nslots; i++) {
+    for (size_t i = 0; i < map->nslots; i++)
         if (map->slots[i].id != 0)
             larger.slots[find(&larger, map->slots[i].id)] = map->slots[i];
-    }
     free(map->slots);
     *map = larger;
     return 0;

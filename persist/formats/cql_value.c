@@ -57,10 +57,9 @@ static int read_text(const struct slice *text, struct cql_bytes *out, struct err
 
 static int read_ascii(const struct slice *text, struct cql_bytes *out, struct errbuf *err)
 {
-    for (size_t i = 0; i < text->len; i++) {
+    for (size_t i = 0; i < text->len; i++)
         if ((unsigned char)text->ptr[i] > 127)
             return errbuf_fail(err, CQL_KEY_REFUSED, "byte %zu of the text is not ASCII", i + 1);
-    }
     return cql_put(out, text->ptr, text->len, err);
 }
 
@@ -233,10 +232,9 @@ static int put_varint(const char *digits, size_t n, bool negative, struct cql_by
 
 static bool all_digits(const char *text, size_t len)
 {
-    for (size_t i = 0; i < len; i++) {
+    for (size_t i = 0; i < len; i++)
         if (text[i] < '0' || text[i] > '9')
             return false;
-    }
     return len > 0;
 }
 

@@ -21,10 +21,9 @@ static void make_tables(void)
             crc = crc >> 1 ^ ((crc & 1) ? POLYNOMIAL : 0);
         tables[0][b] = crc;
     }
-    for (unsigned n = 1; n < SLICES; n++) {
+    for (unsigned n = 1; n < SLICES; n++)
         for (unsigned b = 0; b < 256; b++)
             tables[n][b] = tables[n - 1][b] >> 8 ^ tables[0][tables[n - 1][b] & 0xff];
-    }
 }
 
 /* The eight bytes of `word`, of which the first is followed by `behind` more bytes. */

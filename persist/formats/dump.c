@@ -328,19 +328,17 @@ static uint64_t layer_capacity(const struct dump_plan *plan, unsigned i)
                                                                                                             : 0;
     if (bloom_layout_of(plan->shapes[i].variant)->own_numbers)
         return plan->shapes[i].capacity;
-    for (; i > 0; i--) {
+    for (; i > 0; i--)
         if (__builtin_mul_overflow(capacity, (uint64_t)plan->params.expansion, &capacity))
             return UINT64_MAX;
-    }
     return capacity;
 }
 
 static int check_counts(const struct dump_plan *plan, const unsigned char *in, struct errbuf *err)
 {
-    for (unsigned i = 0; i < plan->nlayers; i++) {
+    for (unsigned i = 0; i < plan->nlayers; i++)
         if (le64_get(in + (size_t)i * COUNT_BYTES) > layer_capacity(plan, i))
             return errbuf_fail(err, DUMP_BAD, "layer %u would hold more items than its capacity", i);
-    }
     return DUMP_OK;
 }
 
@@ -357,8 +355,7 @@ static void read_counts(const struct dump_plan *plan, struct bloom_filter *filte
 struct frame {
     enum kind kind;
     uint64_t identity;
-    uint32_t number, count;
-    uint32_t chain;
+    uint32_t number, count, chain;
 };
 
 static void write_frame(const struct frame *frame, unsigned char *out, size_t len)

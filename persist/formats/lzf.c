@@ -134,8 +134,7 @@ static size_t hash_of(const unsigned char *at)
 }
 
 struct encoder {
-    unsigned char *at;
-    unsigned char *end;
+    unsigned char *at, *end;
 };
 
 /* False: no room. */

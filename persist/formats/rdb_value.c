@@ -139,10 +139,9 @@ static int skip_fields(struct rdb_reader *reader, const char *fields)
 
     uint64_t entries;
     TRY(rdb_length(reader, &entries, "the number of entries of a value"));
-    for (; entries > 0; entries--) {
+    for (; entries > 0; entries--)
         for (const char *field = fields + 1; *field != '\0'; field++)
             TRY(skip_field(reader, *field));
-    }
     return RDB_OK;
 }
 

@@ -244,10 +244,9 @@ bool redisbloom_has_chunk(const struct bloom_filter *filter, uint64_t iterator, 
         size_t n = len < sizeof(have) ? len : sizeof(have);
 
         bloom_filter_get_bytes(filter, layer, at, have, n);
-        for (size_t i = 0; i < n; i++) {
+        for (size_t i = 0; i < n; i++)
             if (bytes[i] & ~have[i])
                 return false;
-        }
         bytes += n;
         at += n;
         len -= n;

@@ -22,10 +22,9 @@ static int check_bits(const struct redisbloom_layer *layer, struct errbuf *err)
 static bool sum_counts(const struct redisbloom_filter *value, uint64_t *sum_out)
 {
     *sum_out = 0;
-    for (uint64_t i = 0; i < value->nlayers; i++) {
+    for (uint64_t i = 0; i < value->nlayers; i++)
         if (__builtin_add_overflow(*sum_out, value->layers[i].count, sum_out))
             return false;
-    }
     return true;
 }
 

@@ -36,20 +36,18 @@ static bool part_is_version(struct slice part)
 {
     if (part.len < 1 || part.len > 2)
         return false;
-    for (size_t i = 0; i < part.len; i++) {
+    for (size_t i = 0; i < part.len; i++)
         if (!islower((unsigned char)part.ptr[i]))
             return false;
-    }
     return true;
 }
 
 /* A generation is a number, or since Cassandra 4.1 an identifier of letters, digits and underscores. */
 static bool part_is_generation(struct slice part)
 {
-    for (size_t i = 0; i < part.len; i++) {
+    for (size_t i = 0; i < part.len; i++)
         if (!isalnum((unsigned char)part.ptr[i]) && part.ptr[i] != '_')
             return false;
-    }
     return part.len > 0;
 }
 

@@ -26,10 +26,9 @@ enum sstable_file sstable_file_of(const char *path, struct sstable_name *name_ou
     struct errbuf err;
     if (sstable_name_parse(path, name_out, &err) != SSTABLE_OK)
         return ends_with(path, "-Filter.db") || ends_with(path, "-Data.db") ? SSTABLE_FILE_UNKNOWN : SSTABLE_FILE_OTHER;
-    for (size_t i = 0; i < sizeof(telling) / sizeof(telling[0]); i++) {
+    for (size_t i = 0; i < sizeof(telling) / sizeof(telling[0]); i++)
         if (strcmp(name_out->component.ptr, telling[i].component) == 0)
             return telling[i].file;
-    }
     /* a directory's name may look like one, but has no component */
     return strchr(name_out->component.ptr, '.') ? SSTABLE_FILE_COMPONENT : SSTABLE_FILE_OTHER;
 }
@@ -42,10 +41,9 @@ bool sstable_is_unfinished(const char *path, const struct sstable_name *name)
 
 bool dir_place_is_circle(const struct dir_place *place)
 {
-    for (const struct dir_place *above = place->above; above; above = above->above) {
+    for (const struct dir_place *above = place->above; above; above = above->above)
         if (above->st.st_dev == place->st.st_dev && above->st.st_ino == place->st.st_ino)
             return true;
-    }
     return false;
 }
 

@@ -431,10 +431,9 @@ static bool refuse(struct errbuf *err, const char *which)
 
 static bool has_last(const struct last_keys *last, sstable_query *has, void *ctx)
 {
-    for (uint64_t i = 0; i < last->n && i < KEYS; i++) {
+    for (uint64_t i = 0; i < last->n && i < KEYS; i++)
         if (!has(ctx, last->hashes[i]))
             return false;
-    }
     return true;
 }
 

@@ -26,9 +26,7 @@ enum state { AT_MAGIC, AT_ENTRY, AT_LAYER, AT_LAST, AT_END };
 
 /* A cursor in a line. It keeps the first fault; the rest of the line is then skipped. */
 struct scan {
-    const char *begin;
-    const char *p;
-    const char *end;
+    const char *begin, *p, *end;
     const char *expected; /* NULL while there is no fault */
     bool unknown;         /* the fault is a variant that is not known */
 };

@@ -63,10 +63,9 @@ static int settle_others(struct save *save, struct errbuf *err)
     size_t nwritten = 0;
     int rc = 0;
 
-    for (size_t i = 0; i < index->count && rc == 0; i++) {
+    for (size_t i = 0; i < index->count && rc == 0; i++)
         if (!index_get(&save->next, index->entries[i].id))
             rc = settle_entry(save, &index->entries[i], err);
-    }
     if (rc == 0 && (rc = fates_list(save->store, FATE_QUARANTINED, &save->next, &written, &nwritten)) != 0)
         errbuf_set(err, "out of memory");
     for (size_t i = 0; i < nwritten && rc == 0; i++)
@@ -180,10 +179,9 @@ static int order_index(struct save *save, struct store_index *ordered, struct er
     const struct store_index *before = &save->store->committed.index, *next = &save->next;
     int rc = 0;
 
-    for (size_t i = 0; i < next->count && rc == 0; i++) {
+    for (size_t i = 0; i < next->count && rc == 0; i++)
         if ((next->entries[i].flags & (INDEX_NEW | INDEX_DROPPED)) == INDEX_NEW)
             rc = index_add(ordered, &next->entries[i]);
-    }
     for (size_t i = 0; i < before->count && rc == 0; i++) {
         const struct index_entry *entry = index_get(next, before->entries[i].id);
         if (is_carried(entry))

@@ -48,10 +48,9 @@ void file_list_deinit(struct file_list *list)
 
 static bool has_file(const struct manifest_filter *filter, uint64_t number)
 {
-    for (unsigned i = 0; filter && !filter->pack && i < filter->nlayers; i++) {
+    for (unsigned i = 0; filter && !filter->pack && i < filter->nlayers; i++)
         if (filter->layers[i].file == number)
             return true;
-    }
     return false;
 }
 
@@ -168,10 +167,9 @@ void store_remove_again(struct store *store)
     list = store->removable;
     store->removable = (struct file_list){0};
     lock_give(&store->lock);
-    for (size_t i = 0; i < list.count; i++) {
+    for (size_t i = 0; i < list.count; i++)
         if (remove_file(store, &list.items[i], &ignored) != 0)
             keep_removable(store, &list.items[i]);
-    }
     file_list_deinit(&list);
 }
 

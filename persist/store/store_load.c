@@ -295,10 +295,9 @@ int store_load(struct store *store, struct bloom_pool *pool, unsigned nthreads, 
     for (unsigned i = 1; i < nthreads; i++)
         threads[i].started = pthread_create(&threads[i].id, NULL, run_thread, &threads[i]) == 0;
     run_thread(&threads[0]);
-    for (unsigned i = 1; i < nthreads; i++) {
+    for (unsigned i = 1; i < nthreads; i++)
         if (threads[i].started)
             pthread_join(threads[i].id, NULL);
-    }
     if (atomic_load(&loading.quarantined) > REPORTED)
         store_report(store, STORE_WARNING, "%u more filters are quarantined",
                      atomic_load(&loading.quarantined) - REPORTED);

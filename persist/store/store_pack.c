@@ -90,10 +90,9 @@ void packs_count(struct store *store)
 
     for (size_t i = 0; i < packs->count; i++)
         packs->table[i].live = 0;
-    for (size_t i = 0; i < index->count; i++) {
+    for (size_t i = 0; i < index->count; i++)
         if (index->entries[i].flags & INDEX_PACKED)
             packs->table[index->entries[i].slot].live += index->entries[i].bytes;
-    }
 }
 
 /* A pack that cannot be checked is reported when its filters are loaded. */
@@ -242,10 +241,9 @@ int packs_finish(struct save *save, struct errbuf *err)
 
 void packs_abandon(struct store *store)
 {
-    for (size_t i = 0; i < store->packs.count; i++) {
+    for (size_t i = 0; i < store->packs.count; i++)
         if (store->packs.table[i].fresh)
             free_slot(&store->packs, &store->packs.table[i]);
-    }
 }
 
 int packs_adopt(struct store *store, struct file_list *superseded)

@@ -246,10 +246,9 @@ int command_find(struct slice name)
 
 const struct command *command_find_sub(const struct command *command, struct slice name)
 {
-    for (size_t i = 0; i < command->nsubcommands; i++) {
+    for (size_t i = 0; i < command->nsubcommands; i++)
         if (slice_is(name, command->subcommands[i].name))
             return &command->subcommands[i];
-    }
     return NULL;
 }
 

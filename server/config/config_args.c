@@ -118,8 +118,7 @@ void config_hide_secrets(int argc, char *const *argv)
 
 /* The order of the file: each line is a heading or a setting. */
 struct outline {
-    const char *section;
-    const char *name;
+    const char *section, *name;
 };
 
 static const struct outline outline[] = {

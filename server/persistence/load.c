@@ -25,8 +25,7 @@ struct load {
     pthread_t thread;
     void (*done)(struct server *server);
     unsigned nthreads;
-    bool accept_damage;
-    bool lazy;
+    bool accept_damage, lazy;
     uint64_t high_water; /* residency_high_water() */
     struct replay *replay;
     struct log_reader *log;

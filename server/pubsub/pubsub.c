@@ -158,10 +158,9 @@ static bool topic_grow(struct pubsub *hub, struct topic *topic)
 /* Finds or creates the loop's audience; NULL without memory. */
 static struct audience *topic_audience(struct pubsub *hub, struct topic *topic, unsigned loop)
 {
-    for (uint32_t i = 0; i < topic->naudiences; i++) {
+    for (uint32_t i = 0; i < topic->naudiences; i++)
         if (topic->audiences[i]->loop == loop)
             return topic->audiences[i];
-    }
     struct audience *audience = topic_grow(hub, topic) ? malloc(sizeof(*audience)) : NULL;
     if (!audience)
         return NULL;
@@ -360,10 +359,9 @@ void pubsub_client_destroy(struct pubsub_client *client)
 {
     if (!client)
         return;
-    for (int kind = 0; kind < PUBSUB_KINDS; kind++) {
+    for (int kind = 0; kind < PUBSUB_KINDS; kind++)
         while (pubsub_unsubscribe_next(client, (enum pubsub_kind)kind, NULL, NULL))
             ;
-    }
     atomic_fetch_sub(&client->hub->inboxes[client->loop].clients, 1);
     hub_account(client->hub, sizeof(*client), false);
     free(client);

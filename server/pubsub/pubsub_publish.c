@@ -246,10 +246,9 @@ int pubsub_publish(struct pubsub *hub, enum pubsub_kind kind, struct slice chann
 void pubsub_lose(struct pubsub *hub, enum pubsub_kind kind)
 {
     lock_take(&hub->lock);
-    for (unsigned i = 0; i < hub->nloops; i++) {
+    for (unsigned i = 0; i < hub->nloops; i++)
         if (atomic_load(&hub->inboxes[i].clients))
             inbox_lose(hub, i, kind);
-    }
     lock_give(&hub->lock);
 }
 
@@ -312,10 +311,9 @@ bool pubsub_pending(const struct pubsub *hub, unsigned loop)
 
 bool pubsub_slow(const struct pubsub *hub)
 {
-    for (unsigned i = 0; i < hub->nloops; i++) {
+    for (unsigned i = 0; i < hub->nloops; i++)
         if (atomic_load(&hub->inboxes[i].bytes) > PUBSUB_INBOX_HIGH)
             return true;
-    }
     return false;
 }
 

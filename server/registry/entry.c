@@ -43,10 +43,9 @@ static bool stays(struct entry *entry)
 {
     uint32_t state = atomic_load(&entry->state);
 
-    while (!(state & ENTRY_AWAY)) {
+    while (!(state & ENTRY_AWAY))
         if (!(state & ENTRY_LEAVING) || atomic_compare_exchange_weak(&entry->state, &state, state & ~ENTRY_LEAVING))
             return true;
-    }
     return false;
 }
 
@@ -81,10 +80,9 @@ bool entry_leave(struct entry *entry)
 {
     uint32_t state = atomic_load(&entry->state);
 
-    while (may_go(state, 0)) {
+    while (may_go(state, 0))
         if (atomic_compare_exchange_weak(&entry->state, &state, state | ENTRY_LEAVING))
             return true;
-    }
     return false;
 }
 
@@ -92,10 +90,9 @@ bool entry_evict(struct entry *entry)
 {
     uint32_t state = atomic_load(&entry->state);
 
-    while (may_go(state, ENTRY_LEAVING)) {
+    while (may_go(state, ENTRY_LEAVING))
         if (atomic_compare_exchange_weak(&entry->state, &state, (state & ~ENTRY_LEAVING) | ENTRY_AWAY))
             return true;
-    }
     atomic_fetch_and(&entry->state, ~ENTRY_LEAVING);
     return false;
 }

@@ -70,10 +70,9 @@ uint64_t sessions_count(struct sessions *sessions)
 
 enum session_text_fault session_text_check(struct slice value)
 {
-    for (size_t i = 0; i < value.len && i <= SESSION_MAX_TEXT; i++) {
+    for (size_t i = 0; i < value.len && i <= SESSION_MAX_TEXT; i++)
         if (value.ptr[i] < '!' || value.ptr[i] > '~')
             return SESSION_TEXT_BYTES;
-    }
     return value.len > SESSION_MAX_TEXT ? SESSION_TEXT_LONG : SESSION_TEXT_GOOD;
 }
 

@@ -116,10 +116,9 @@ static struct met met_at(const struct scanned *scanned, size_t i)
 
 static bool has(const struct scanned *scanned, struct slice key)
 {
-    for (size_t i = 0; i < count_of(scanned); i++) {
+    for (size_t i = 0; i < count_of(scanned); i++)
         if (slice_equal(met_at(scanned, i).key, key))
             return true;
-    }
     return false;
 }
 

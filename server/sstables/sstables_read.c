@@ -74,10 +74,9 @@ static struct sstable *least_used(struct sstables *s)
 static uint64_t bytes_in_memory(const struct sstables *s)
 {
     uint64_t bytes = 0;
-    for (const struct watched_dir *dir = s->first_dir; dir; dir = dir->next) {
+    for (const struct watched_dir *dir = s->first_dir; dir; dir = dir->next)
         for (const struct sstable *file = dir->files; file; file = file->next)
             bytes += file->state == SSTABLE_READ ? file->stamp.size : 0;
-    }
     return bytes;
 }
 

@@ -218,10 +218,9 @@ static void sweep(struct sstables *s, struct watched_dir *dir)
 
 static void keep_files(struct sstables *s, struct watched_dir *dir)
 {
-    for (struct sstable *file = dir->files; file; file = file->next) {
+    for (struct sstable *file = dir->files; file; file = file->next)
         if (!file->replaced)
             sstables_keep(s, file);
-    }
 }
 
 /* The directory cannot be read now: its contents are unknown, so no file counts as gone. */
@@ -270,10 +269,9 @@ static void watch_dir(struct sstables *s, struct watched_dir *dir, const struct 
 static size_t filters_of_root(const struct sstables *s, const struct watched_dir *root, bool met)
 {
     size_t n = 0;
-    for (const struct watched_dir *dir = s->first_dir; dir; dir = dir->next) {
+    for (const struct watched_dir *dir = s->first_dir; dir; dir = dir->next)
         for (const struct sstable *file = dir->root == root ? dir->files : NULL; file; file = file->next)
             n += !file->replaced && (!met || file->seen == s->numbers.scans);
-    }
     return n;
 }
 

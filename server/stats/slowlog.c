@@ -12,8 +12,7 @@
 struct slowlog_entry {
     TAILQ_ENTRY(slowlog_entry) link;
     uint64_t id;
-    int64_t unix_sec;
-    int64_t usec;
+    int64_t unix_sec, usec;
     char addr[64];
     size_t nargs;
     uint32_t lens[SLOWLOG_MAX_ARGS];

@@ -81,10 +81,9 @@ static struct errorstats_row *find_row(struct errorstats *errors, const char *co
 {
     size_t used = atomic_load_explicit(&errors->used, memory_order_acquire);
 
-    for (size_t i = 0; i < used; i++) {
+    for (size_t i = 0; i < used; i++)
         if (strcmp(errors->rows[i].code, code) == 0)
             return &errors->rows[i];
-    }
     if (used == ERRORSTATS_MAX)
         return &errors->rows[ERRORSTATS_MAX - 1];
     struct errorstats_row *row = &errors->rows[used];

@@ -100,10 +100,8 @@ struct copied_layer {
 struct filter_copy {
     struct entry *entry;
     char etag[64]; /* with its quotes */
-    uint64_t items;
-    uint64_t bytes, at, end;
-    unsigned variant;
-    unsigned n;
+    uint64_t items, bytes, at, end;
+    unsigned variant, n;
     struct copied_layer layers[];
 };
 

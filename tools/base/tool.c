@@ -75,10 +75,9 @@ static void hide_logins(char *text)
     for (char *word = text; *word; word += strspn(word, " '=")) {
         size_t len = strcspn(word, " '=");
         char *end = memrchr(word, '@', len), *colon = memchr(word, ':', len);
-        for (size_t i = 0; i < 3 && end && colon && colon < end; i++) {
+        for (size_t i = 0; i < 3 && end && colon && colon < end; i++)
             if (strncmp(word, schemes[i], strlen(schemes[i])) == 0)
                 memset(colon + 1, '*', (size_t)(end - colon - 1));
-        }
         word += len;
     }
 }

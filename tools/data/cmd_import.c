@@ -60,8 +60,7 @@ int import_store_open(const char *command, const char *datadir, struct store **s
 /* ---- one file ---- */
 
 struct import {
-    const char *datadir;
-    const char *name;
+    const char *datadir, *name;
     unsigned db;
     struct tool_key key;
     struct bloom_shape shape;
@@ -164,10 +163,9 @@ static int run_import(const struct tool_args *args)
     static const char *const needed[] = {"DATADIR", "NAME", "FILE"};
     if (tool_option(args, "--rdb"))
         return import_rdb(args);
-    for (size_t i = 0; i < sizeof(of_rdb) / sizeof(*of_rdb); i++) {
+    for (size_t i = 0; i < sizeof(of_rdb) / sizeof(*of_rdb); i++)
         if (tool_option(args, of_rdb[i]))
             return tool_misused(COMMAND, "%s is for --rdb", of_rdb[i]);
-    }
     if (args->npositional < 3)
         return tool_misused(COMMAND, "%s is missing", needed[args->npositional]);
     struct import import = {.datadir = args->positional[0], .name = args->positional[1]};

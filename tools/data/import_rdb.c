@@ -18,8 +18,7 @@
 
 struct import {
     struct rdb_scan scan;
-    bool list;
-    bool any_db;
+    bool list, any_db;
     uint64_t db;
     bool into_one;
     uint64_t into;
@@ -139,10 +138,9 @@ static int refuse_twins(struct import *import, struct errbuf *err)
     size_t n = 0;
     if (!list)
         return -ENOMEM;
-    for (size_t i = 0; i < import->scan.n; i++) {
+    for (size_t i = 0; i < import->scan.n; i++)
         if (is_selected(import, &import->scan.found[i]) && !import->scan.found[i].reason)
             list[n++] = &import->scan.found[i];
-    }
     qsort_r(list, n, sizeof(*list), compare_places, import);
     for (size_t i = 0; i < n; i++) {
         bool twin = known && goes_into(import, known) == goes_into(import, list[i]) &&
@@ -266,10 +264,9 @@ static void print_json(struct buf *json, const struct import *import)
     json_bool(json, "checksum", scan->summary.checked);
     json_count(json, "keys", scan->summary.keys);
     json_begin(json, "filters", '[');
-    for (size_t i = 0; i < scan->n; i++) {
+    for (size_t i = 0; i < scan->n; i++)
         if (is_selected(import, &scan->found[i]))
             print_object(json, import, &scan->found[i]);
-    }
     json_end(json, ']');
     json_begin(json, "others", '{');
     for (size_t i = 0; i < scan->nkinds; i++)
@@ -327,10 +324,9 @@ static void warn(const struct rdb_scan *scan)
 /* Values of bloomery.so, in a form of its own. */
 static uint64_t values_of_module(const struct rdb_scan *scan)
 {
-    for (size_t i = 0; i < scan->nkinds; i++) {
+    for (size_t i = 0; i < scan->nkinds; i++)
         if (strcmp(scan->kinds[i].name, DUMP_TYPE_NAME) == 0)
             return scan->kinds[i].keys;
-    }
     return 0;
 }
 

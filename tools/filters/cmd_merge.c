@@ -40,11 +40,10 @@ static int check_keys(const struct merge *merge, const char *out)
 {
     uint64_t key = merge->files[0].key;
 
-    for (unsigned i = 1; i < merge->nfiles; i++) {
+    for (unsigned i = 1; i < merge->nfiles; i++)
         if (merge->files[i].key != key)
             return tool_failed(COMMAND, "%s and %s have different keys and cannot be merged", merge->paths[0],
                                merge->paths[i]);
-    }
     return filterdb_key_of_path(out, &(size_t){0}) == key
                ? TOOL_OK
                : tool_misused(COMMAND,

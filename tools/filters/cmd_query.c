@@ -131,10 +131,9 @@ static int check_options(const struct tool_args *args)
 
     if (filter_check_variant(args) != TOOL_OK)
         return TOOL_USAGE;
-    for (unsigned i = 0; i < 4 && args->npositional > 1; i++) {
+    for (unsigned i = 0; i < 4 && args->npositional > 1; i++)
         if (tool_option(args, of_lines[i]))
             return tool_misused(COMMAND, "%s is for items from the standard input, not for arguments", of_lines[i]);
-    }
     if (tool_option(args, "--json") && tool_option(args, "--count"))
         return tool_misused(COMMAND, "--json and --count exclude each other");
     return TOOL_OK;

@@ -73,10 +73,9 @@ static int run_show(const struct tool_args *args)
     if (filter_check_variant(args) != TOOL_OK)
         return TOOL_USAGE;
     output_begin(&out, args, true);
-    for (unsigned i = 0; i < args->npositional; i++) {
+    for (unsigned i = 0; i < args->npositional; i++)
         if (show(args->positional[i], variant, &out) != TOOL_OK)
             status = TOOL_FAILED;
-    }
     return output_end(&out, status);
 }
 

@@ -184,10 +184,9 @@ static int move_paused(const struct move_options *options, bool all_databases)
 static int check_options(const struct tool_args *args)
 {
     static const char *const without[] = {"--dry-run", "--match"};
-    for (size_t i = 0; i < 2; i++) {
+    for (size_t i = 0; i < 2; i++)
         if (tool_option(args, "--pause") && tool_option(args, without[i]))
             return tool_misused(COMMAND, "--pause and %s exclude each other", without[i]);
-    }
     return TOOL_OK;
 }
 

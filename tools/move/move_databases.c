@@ -98,10 +98,9 @@ int move_needed_keys(const struct move_options *options, char *ids_out, size_t s
     if (status < 0)
         return status;
     bool all = status == 0 || strlen(used) == KEYS_TEXT - 1;
-    for (const char *id = strtok_r(missing, ",", &rest); id && len < size; id = strtok_r(NULL, ",", &rest)) {
+    for (const char *id = strtok_r(missing, ",", &rest); id && len < size; id = strtok_r(NULL, ",", &rest))
         if (all || strstr(used, id))
             len += (size_t)snprintf(ids_out + len, size - len, "%s%s", len > 0 ? "," : "", id);
-    }
     return len > 0;
 }
 

@@ -148,14 +148,12 @@ enum move_refusal move_refusal_of(struct slice text)
     static const char *const later[] = {"LOADING",    "TRYAGAIN",    "BUSY ",
                                         "MASTERDOWN", "CLUSTERDOWN", "ERR max number of clients"};
     static const char *const all[] = {"NOAUTH", "WRONGPASS", "READONLY", "MISCONF", "MOVED", "ASK ", "NOREPLICAS"};
-    for (size_t i = 0; i < sizeof(later) / sizeof(later[0]); i++) {
+    for (size_t i = 0; i < sizeof(later) / sizeof(later[0]); i++)
         if (begins(text, later[i]))
             return REFUSAL_LATER;
-    }
-    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
         if (begins(text, all[i]))
             return REFUSAL_ALL;
-    }
     if (begins(text, "ERR unknown command") || (begins(text, "NOPERM") && move_text_has(text, "to run the")))
         return REFUSAL_COMMAND;
     if (move_text_has(text, "are being loaded already")) /* by others; they end, or give up */

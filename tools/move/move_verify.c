@@ -165,11 +165,10 @@ static bool has_pieces(const struct move_filter *filter)
 static void put_pieces(struct move_link *link, struct move_filter **filters, size_t n, int64_t (*iterators)[2])
 {
     char number[PEER_NUMBER_SIZE];
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; i++)
         for (int side = 0; side < 2 && has_pieces(filters[i]) && iterators[i][0] >= 0 && iterators[i][1] >= 0; side++)
             PEER_PUT(side == 0 ? &link->from : &link->to, slice_of(MOVE_COMMAND(filters[i], "SCANDUMP")),
                      move_name(filters[i]), peer_number(iterators[i][side], number));
-    }
 }
 
 /* The bits; false: there are none, or the server refuses. */

@@ -83,10 +83,9 @@ int move_look(struct move_link *link, struct move_filter **filters, size_t n)
         whole |= filters[i]->state == FILTER_NEW && filters[i]->whole;
     if (whole)
         PEER_PUT(&link->to, slice_of("CONFIG"), slice_of("GET"), slice_of(LIMIT_NAME));
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; i++)
         if (filters[i]->state == FILTER_NEW)
             PEER_PUT(&link->to, slice_of(MOVE_COMMAND(filters[i], "INFO")), move_name(filters[i]));
-    }
     if (whole)
         status = take_limit(link);
     for (size_t i = 0; i < n && status == 0; i++) {
@@ -205,10 +204,9 @@ static int move_small(struct move_link *link, struct move_filter **filters, size
     }
     for (size_t i = 0; i < nasked && status == 0; i++)
         status = take_dump(link, requested[i]);
-    for (size_t i = 0; i < nasked && status == 0; i++) {
+    for (size_t i = 0; i < nasked && status == 0; i++)
         if (requested[i]->state == FILTER_SENT)
             status = take_restored(link, requested[i]);
-    }
     return status == 0 ? move_look(link, filters, n) : status; /* at filters whose names have been taken */
 }
 
@@ -234,10 +232,9 @@ static size_t drop_finished(struct move_filter **filters, size_t n)
 
 static void tell_plan(struct move *move, struct move_filter **filters, size_t n)
 {
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; i++)
         if (filters[i]->state == FILTER_WANTED)
             move_finish(move, filters[i], MOVE_MOVED, NULL);
-    }
 }
 
 static int move_batch(struct move_link *link, struct move_filter **filters, size_t n)
@@ -247,10 +244,9 @@ static int move_batch(struct move_link *link, struct move_filter **filters, size
         tell_plan(link->move, filters, n);
     else if (status == 0)
         status = move_small(link, filters, n);
-    for (size_t i = 0; i < n && status == 0; i++) {
+    for (size_t i = 0; i < n && status == 0; i++)
         if (filters[i]->state == FILTER_WANTED)
             status = move_large(link, filters[i]);
-    }
     if (status == 0)
         status = move_verify(link, filters, n);
     return status;

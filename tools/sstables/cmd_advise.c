@@ -260,10 +260,9 @@ static void estimate_shares(struct counted_table *table)
 {
     int64_t *tokens = malloc(table->n * SAMPLE * sizeof(*tokens));
     size_t n = 0;
-    for (size_t i = 0; tokens && i < table->n; i++) {
+    for (size_t i = 0; tokens && i < table->n; i++)
         for (unsigned key = 0; key < table->sstables[i]->nsampled; key++)
             tokens[n++] = sstable_key_token(table->sstables[i]->sampled[key]);
-    }
     if (n > 0)
         qsort(tokens, n, sizeof(*tokens), compare_tokens);
     for (size_t i = 0; i < table->n && n > 0; i++) {

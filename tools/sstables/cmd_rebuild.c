@@ -114,10 +114,9 @@ static bool node_may_use(const char *directory, struct errbuf *err)
         return true;
     }
     search.len = (size_t)snprintf(search.directory, sizeof(search.directory), "%s%s", real, real[1] ? "/" : "");
-    for (const struct dirent *item; !used && (item = readdir(processes));) {
+    for (const struct dirent *item; !used && (item = readdir(processes));)
         if (isdigit((unsigned char)item->d_name[0]) && strtol(item->d_name, NULL, 10) != getpid())
             used = uses(&search, item->d_name, err);
-    }
     closedir(processes);
     return used;
 }

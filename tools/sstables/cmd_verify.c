@@ -83,10 +83,9 @@ static void look_at_toc(struct look *look)
 static bool has_first_keys(const struct look *look, const struct bloom_filter *filter)
 {
     uint64_t n = look->keys < FIRST_KEYS ? look->keys : FIRST_KEYS;
-    for (uint64_t i = 0; i < n; i++) {
+    for (uint64_t i = 0; i < n; i++)
         if (!bloom_filter_query(filter, look->first[i]))
             return false;
-    }
     return true;
 }
 

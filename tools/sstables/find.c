@@ -224,10 +224,9 @@ static bool are_texts(const struct resp_reply *reply, size_t at)
 {
     if (reply->nodes[at].kind != RESP_REPLY_ARRAY)
         return false;
-    for (size_t i = 0; i < (size_t)reply->nodes[at].number; i++) {
+    for (size_t i = 0; i < (size_t)reply->nodes[at].number; i++)
         if (reply->nodes[at + 1 + i].kind != RESP_REPLY_TEXT)
             return false;
-    }
     return true;
 }
 
@@ -247,10 +246,9 @@ static bool read_parts(const struct resp_reply *reply, size_t n, struct reply_pa
         reply->nodes[parts->unknown].number % 2 != 0)
         return false;
     size_t at = parts->found + 1;
-    for (size_t i = 0; i < n; i++, at = node_behind(reply, at)) {
+    for (size_t i = 0; i < n; i++, at = node_behind(reply, at))
         if (!are_texts(reply, at))
             return false;
-    }
     return true;
 }
 
@@ -259,10 +257,9 @@ static bool read_parts(const struct resp_reply *reply, size_t n, struct reply_pa
 static bool was_reported(const struct find_server *server, struct slice name)
 {
     const char *at = buf_head(&server->reported), *end = at + buf_len(&server->reported);
-    for (; at < end; at += strlen(at) + 1) {
+    for (; at < end; at += strlen(at) + 1)
         if (strlen(at) == name.len && memcmp(at, name.ptr, name.len) == 0)
             return true;
-    }
     return false;
 }
 
@@ -307,10 +304,9 @@ static void report_unknown(struct find_server *server, struct find_report *repor
     if (!is_filter)
         return;
     size_t found = parts->found + 1;
-    for (size_t i = 0; i < n; i++, found = node_behind(parts->reply, found)) {
+    for (size_t i = 0; i < n; i++, found = node_behind(parts->reply, found))
         if (!is_among(parts->reply, found, name))
             find_report_key(report, first + i, &place, missing ? "missing" : "unreadable");
-    }
 }
 
 /* ---- blocks ---- */

@@ -69,10 +69,9 @@ bool table_toc_names(const struct table_toc *toc, const char *component)
 {
     const char *at = toc->text, *line;
     size_t len;
-    while ((line = table_next_component(&at, &len))) {
+    while ((line = table_next_component(&at, &len)))
         if (len == strlen(component) && memcmp(line, component, len) == 0)
             return true;
-    }
     return false;
 }
 

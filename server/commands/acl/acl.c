@@ -328,8 +328,7 @@ void acl_logout(struct session *session)
 
 struct subscriptions_check {
     const struct acl_user *user;
-    bool is_pattern;
-    bool allowed;
+    bool is_pattern, allowed;
 };
 
 static void check_one(void *ctx, struct slice name)

@@ -50,10 +50,9 @@ const char *acl_category_name(size_t category)
 
 int acl_category(struct slice name)
 {
-    for (size_t i = 0; i < NAMES; i++) {
+    for (size_t i = 0; i < NAMES; i++)
         if (slice_is(name, categories[i].name))
             return (int)i;
-    }
     return -1;
 }
 
@@ -70,10 +69,9 @@ static uint32_t categories_of(const struct command *row)
         flags |= flags & CMD_FAST ? CAT_FAST : CAT_SLOW;
     if (flags & CMD_CUCKOO)
         flags &= ~(uint32_t)CMD_MODULE;
-    for (size_t i = 0; i < NAMES; i++) {
+    for (size_t i = 0; i < NAMES; i++)
         if (flags & categories[i].flags)
             bits |= UINT32_C(1) << i;
-    }
     return bits;
 }
 

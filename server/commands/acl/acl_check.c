@@ -143,10 +143,9 @@ static bool selector_allows_channel(const struct acl_selector *selector, struct 
 
 bool acl_allows_channel(const struct acl_user *user, struct slice channel, bool is_pattern)
 {
-    for (size_t i = 0; i < user->nselectors; i++) {
+    for (size_t i = 0; i < user->nselectors; i++)
         if (selector_allows_channel(&user->selectors[i], channel, is_pattern))
             return true;
-    }
     return false;
 }
 
@@ -227,10 +226,9 @@ bool acl_may_call(const struct acl_user *user, size_t command, struct slice key)
 
 bool acl_allows_command(const struct acl_user *user, size_t command)
 {
-    for (size_t i = 0; i < user->nselectors; i++) {
+    for (size_t i = 0; i < user->nselectors; i++)
         if (has_bit(&user->selectors[i], command))
             return true;
-    }
     return false;
 }
 

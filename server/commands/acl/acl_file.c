@@ -26,8 +26,7 @@ struct reading {
     bool all_channels;
     struct read_user *users;
     size_t n, size;
-    struct buf scratch;
-    struct buf *errors;
+    struct buf scratch, *errors;
     bool no_memory;
 };
 

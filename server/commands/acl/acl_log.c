@@ -20,8 +20,7 @@ struct acl_entry {
     TAILQ_ENTRY(acl_entry) link;
     enum acl_verdict reason;
     bool in_multi;
-    uint64_t id;
-    uint64_t count;
+    uint64_t id, count;
     int64_t first_ms, at_ms; /* Unix time of the first one, of the last one */
     struct text object, user, client;
 };
@@ -80,12 +79,11 @@ static bool is(const struct text *text, struct slice other)
 static struct acl_entry *find_same(const struct acl_log *log, const struct acl_denied *denied)
 {
     struct acl_entry *entry = TAILQ_FIRST(&log->entries);
-    for (int i = 0; entry && i < GROUP_LOOK; i++, entry = TAILQ_NEXT(entry, link)) {
+    for (int i = 0; entry && i < GROUP_LOOK; i++, entry = TAILQ_NEXT(entry, link))
         if (entry->reason == denied->reason && entry->in_multi == denied->in_multi &&
             llabs(denied->now_ms - entry->at_ms) <= GROUP_MS && is(&entry->object, denied->object) &&
             is(&entry->user, denied->user))
             return entry;
-    }
     return NULL;
 }
 

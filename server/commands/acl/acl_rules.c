@@ -13,10 +13,9 @@
 
 bool acl_has_spaces(struct slice text)
 {
-    for (size_t i = 0; i < text.len; i++) {
+    for (size_t i = 0; i < text.len; i++)
         if (isspace((unsigned char)text.ptr[i]) || text.ptr[i] == '\0')
             return true;
-    }
     return false;
 }
 
@@ -121,10 +120,9 @@ static enum acl_fault apply_category(struct acl_selector *selector, bool allow, 
     if (number < 0 || !lower(name, text))
         return ACL_FAULT_UNKNOWN;
     const struct acl_command *command;
-    for (size_t i = 0; (command = acl_command(i)) != NULL; i++) {
+    for (size_t i = 0; (command = acl_command(i)) != NULL; i++)
         if (command->categories & UINT32_C(1) << number)
             change(selector, i, allow);
-    }
     return add_rule(selector, allow, (struct slice){text, name.len}, -1);
 }
 

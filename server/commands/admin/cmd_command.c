@@ -118,10 +118,9 @@ static void reply_flags(struct reply *reply, uint32_t flags)
     for (size_t i = 0; i < NFLAGS; i++)
         n += (flags & flag_names[i].flag) != 0; /* flags of our own have no name */
     reply_set(reply, n);
-    for (size_t i = 0; i < NFLAGS; i++) {
+    for (size_t i = 0; i < NFLAGS; i++)
         if (flags & flag_names[i].flag)
             reply_status(reply, flag_names[i].name);
-    }
 }
 
 static void reply_categories_of(struct reply *reply, const struct command *row)
@@ -294,10 +293,9 @@ static void answer_docs(struct reply *reply, const struct lookup *lookup)
     for (size_t i = 0; i < lookup->n; i++)
         found += lookup->rows[i] != NULL;
     reply_map(reply, found);
-    for (size_t i = 0; i < lookup->n; i++) {
+    for (size_t i = 0; i < lookup->n; i++)
         if (lookup->rows[i] != NULL)
             reply_docs(reply, lookup->rows[i]);
-    }
 }
 
 /* Answers for the names from the third argument on, which are few (COMMAND_MAX_WORDS). */

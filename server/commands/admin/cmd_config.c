@@ -84,12 +84,11 @@ static bool names_are_good(struct command_ctx *ctx)
         if (row == NULL || row->flags & CONFIG_HIDDEN)
             return reply_errorf(ctx->reply, "ERR Unknown option or number of arguments for CONFIG SET - '%.*s'",
                                 slice_shown(name), name.ptr);
-        for (size_t j = 2; j < i; j += 2) {
+        for (size_t j = 2; j < i; j += 2)
             if (config_find(command_arg(ctx, j)) == row)
                 return reply_errorf(ctx->reply,
                                     "ERR CONFIG SET failed (possibly related to argument '%s') - duplicate parameter",
                                     row->name);
-        }
     }
     return true;
 }

@@ -302,8 +302,7 @@ static void keyspace(struct info *info)
 #define IN_EACH       (IN_DEFAULT | IN_ALL | IN_EVERYTHING)
 
 static const struct section {
-    const char *name;
-    const char *title;
+    const char *name, *title;
     unsigned in;
     enum info_section section;        /* rows of the table */
     void (*write)(struct info *info); /* or a function */
@@ -338,10 +337,9 @@ static void want_section(struct info_request *request, struct slice name)
                   : slice_is(name, "everything") ? IN_EVERYTHING
                                                  : 0;
 
-    for (size_t i = 0; i < NSECTIONS; i++) {
+    for (size_t i = 0; i < NSECTIONS; i++)
         if ((sections[i].in & in) != 0 || slice_is(name, sections[i].name))
             request->wanted[i] = true;
-    }
 }
 
 static void run_info(struct command_job *job)

@@ -113,8 +113,7 @@ void cmd_dump(struct command_ctx *ctx)
 
 struct restore {
     enum { PAYLOAD_OURS, PAYLOAD_CUCKOO, PAYLOAD_REDISBLOOM, PAYLOAD_VALKEY } kind;
-    bool replace;
-    bool absolute;
+    bool replace, absolute;
     int64_t ttl;
 };
 

@@ -58,8 +58,7 @@ struct policy {
 };
 
 struct answers {
-    size_t queried;
-    size_t nunknown;
+    size_t queried, nunknown;
     struct buf unknown; /* names and reasons, as replies */
     size_t bytes;       /* of the names found */
     uint64_t maybes;    /* answers of filters whose bits are not in memory */
@@ -132,10 +131,9 @@ static bool id_set_add(struct id_set *set, uint64_t id, size_t expected, bool *f
         return false;
     }
     size_t at = (size_t)(id * UINT64_C(0x9e3779b97f4a7c15) >> 20) & (set->size - 1);
-    for (; set->slots[at]; at = (at + 1) & (set->size - 1)) {
+    for (; set->slots[at]; at = (at + 1) & (set->size - 1))
         if (set->slots[at] == id)
             return false;
-    }
     set->slots[at] = id;
     set->n++;
     return true;
@@ -511,10 +509,9 @@ static void ask_for(struct find *find, struct bloom_item item, struct found *fou
 {
     uint64_t have[BLOOM_FIND_WORDS(FIND_STEP)];
     bloom_find(&item, find->filters, find->step.nchosen, have);
-    for (size_t w = 0; w < BLOOM_FIND_WORDS(find->step.nchosen); w++) {
+    for (size_t w = 0; w < BLOOM_FIND_WORDS(find->step.nchosen); w++)
         for (; have[w] && !find_failed(find); have[w] &= have[w] - 1)
             add_name(find, found, find->names[w * 64 + (size_t)__builtin_ctzll(have[w])]);
-    }
 }
 
 /* A part of the items, filter by filter, while its words are in the cache. */

@@ -100,10 +100,9 @@ struct scan_options {
 static const char *type_of(struct slice word)
 {
     static const char *const types[] = {FILTER_TYPE_NAME, CUCKOO_TYPE_NAME, VALKEY_TYPE_NAME};
-    for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
+    for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++)
         if (slice_is(word, types[i]))
             return types[i];
-    }
     return "";
 }
 
@@ -318,8 +317,7 @@ void cmd_keys(struct command_ctx *ctx)
 
 /* Keeps one of the names met so far, each as likely as any other. */
 struct lottery {
-    uint64_t random;
-    uint64_t met;
+    uint64_t random, met;
     struct slice kept; /* ptr NULL: none */
 };
 

@@ -328,10 +328,9 @@ bool subscriptions_end(struct session *session)
     int n = 0;
     if (!session->pubsub.client)
         return true;
-    for (int kind = 0; kind < PUBSUB_KINDS; kind++) {
+    for (int kind = 0; kind < PUBSUB_KINDS; kind++)
         while (n < LEAVE_AT_ONCE && pubsub_unsubscribe_next(session->pubsub.client, (enum pubsub_kind)kind, NULL, NULL))
             n++;
-    }
     if (n < LEAVE_AT_ONCE) {
         pubsub_client_destroy(session->pubsub.client);
         session->pubsub.client = NULL;

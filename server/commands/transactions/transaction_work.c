@@ -20,8 +20,7 @@
 
 /* What decides the work of commands on a filter, now or as the transaction may leave it. Zeroed: there is none. */
 struct state {
-    bool exists;
-    bool cuckoo;
+    bool exists, cuckoo;
     bool compacting;       /* each change takes a step of it */
     unsigned layers, bits; /* of an item in a layer */
     uint64_t moves;        /* of an add to a cuckoo filter */
@@ -256,10 +255,9 @@ typedef void handler(struct command_ctx *ctx);
 
 static bool is_one_of(const struct command *command, handler *const handlers[], size_t n)
 {
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; i++)
         if (command->handler == handlers[i])
             return true;
-    }
     return false;
 }
 

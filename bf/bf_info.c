@@ -50,12 +50,9 @@ struct field {
     }
 
 COUNTED(capacity, bloom_filter_capacity(view->filter))
-static bool has_seed(const struct view *view)
-{
-    return bloom_params_have_seed(bloom_filter_params(view->filter));
-}
-
-COUNTED(size, view->choice->valkey &&has_seed(view) ? bf_valkey_size(view->filter) : bloom_filter_memory(view->filter))
+COUNTED(size, view->choice->valkey &&bloom_params_have_seed(bloom_filter_params(view->filter))
+                  ? bf_valkey_size(view->filter)
+                  : bloom_filter_memory(view->filter))
 REAL(tightening, bloom_filter_params(view->filter)->tightening)
 COUNTED(most, bf_valkey_most(bloom_filter_params(view->filter), view->choice->limit))
 COUNTED(filters, bloom_filter_nlayers(view->filter))

@@ -131,16 +131,6 @@ static bool add_to_window(struct adds *adds, struct bloom_hash hash)
     return true;
 }
 
-static void add_all_to_window(struct adds *adds)
-{
-    const struct bloom_filter *filter = value_filter(adds->call->value);
-    bool going = true;
-    for (size_t i = 0; going && i < adds->n; i++) {
-        struct slice item = call_arg(adds->call, adds->first + i);
-        going = add_to_window(adds, bloom_filter_hash(filter, item.ptr, item.len));
-    }
-}
-
 /* While one batch is added, the words of the next are on their way from memory. Ends with an item that is refused. */
 static void add_all(struct adds *adds)
 {
@@ -264,7 +254,12 @@ void add_words(struct call *call, size_t first, bool as_it_came)
     }
     if (bloom_filter_forgets(value_filter(call->value))) {
         start_window_adds(&adds, adds.answers + words);
-        add_all_to_window(&adds);
+        const struct bloom_filter *filter = value_filter(adds.call->value);
+        bool going = true;
+        for (size_t i = 0; going && i < adds.n; i++) {
+            struct slice item = call_arg(adds.call, adds.first + i);
+            going = add_to_window(&adds, bloom_filter_hash(filter, item.ptr, item.len));
+        }
     } else {
         add_all(&adds);
     }

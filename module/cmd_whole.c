@@ -131,13 +131,6 @@ static bool find(void *ctx, size_t i, struct bloom_filter **filter_out)
 
 /* ---- data for replicas about a union of windows ---- */
 
-static void free_words(struct engine_string **words, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        engine.FreeString(NULL, words[i]);
-    free(words);
-}
-
 /* Pairs of 2 bytes each, least significant first: the layer, and that of the union. */
 static size_t write_layer_map(const struct bloom_layer_map *places, unsigned char *out)
 {
@@ -186,7 +179,9 @@ static bool publish(struct merge *merge, struct value *made)
         effect_united(call, words, nwords);
     else
         effect_merged(call);
-    free_words(words, nwords);
+    for (size_t i = 0; i < nwords; i++)
+        engine.FreeString(NULL, words[i]);
+    free(words);
     effect_changed(call, "bloom.merge");
     return true;
 }

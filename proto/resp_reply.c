@@ -16,11 +16,6 @@ void resp_reply_reader_deinit(struct resp_reply_reader *reader)
     *reader = (struct resp_reply_reader){0};
 }
 
-static struct resp_reply_node *add_node(struct resp_reply_reader *reader)
-{
-    return GROW(reader->nodes, reader->count, reader->size) == 0 ? &reader->nodes[reader->count++] : NULL;
-}
-
 /* The kinds of elements by their first byte. */
 enum form { FORM_NONE, FORM_LINE, FORM_NUMBER, FORM_BOOL, FORM_NULL, FORM_STRING, FORM_ERROR_STRING, FORM_ITEMS };
 
@@ -175,7 +170,8 @@ enum resp_reply_status resp_reply_next(struct resp_reply_reader *reader, const c
         reader->due += element.items - 1;
         if (reader->count + reader->due > RESP_REPLY_MAX_NODES)
             return RESP_REPLY_MALFORMED;
-        struct resp_reply_node *node = add_node(reader);
+        struct resp_reply_node *node =
+            GROW(reader->nodes, reader->count, reader->size) == 0 ? &reader->nodes[reader->count++] : NULL;
         if (!node)
             return RESP_REPLY_NO_MEMORY;
         *node = element.node;

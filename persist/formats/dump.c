@@ -342,14 +342,6 @@ static int check_counts(const struct dump_plan *plan, const unsigned char *in, s
     return DUMP_OK;
 }
 
-static void read_counts(const struct dump_plan *plan, struct bloom_filter *filter, const unsigned char *in)
-{
-    for (unsigned i = 0; i < plan->nlayers; i++)
-        bloom_filter_set_items(filter, i, is_unused(plan, i) ? 0 : le64_get(in + (size_t)i * COUNT_BYTES));
-    if (bloom_params_is_window(&plan->params))
-        dump_take_turns(plan, filter);
-}
-
 /* ---- frames ---- */
 
 struct frame {
@@ -520,6 +512,9 @@ int dump_load_chunk(struct dump_load *load, struct bloom_filter *filter, const i
         return DUMP_OK;
     }
     TRY(check_counts(plan, content, err));
-    read_counts(plan, filter, content);
+    for (unsigned i = 0; i < plan->nlayers; i++)
+        bloom_filter_set_items(filter, i, is_unused(plan, i) ? 0 : le64_get(content + (size_t)i * COUNT_BYTES));
+    if (bloom_params_is_window(&plan->params))
+        dump_take_turns(plan, filter);
     return DUMP_OK;
 }

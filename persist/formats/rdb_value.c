@@ -13,59 +13,60 @@
  *   s  string             l  length, or another number in that form
  *   8  eight bytes: a double, or a time in milliseconds
  *   t  a double as text: one byte for its length, or for a value without text
- *   #  a length: this many times the letters that follow */
+ *   x  16 bytes: the id of an entry of a stream
+ *   #  a length: this many times the letters in the parentheses that follow */
 struct type {
     const char *name;
     const char *fields; /* NULL: skip() */
     int (*skip)(struct rdb_reader *reader, unsigned type, const struct rdb_templates *templates);
 };
 
-static int skip_stream(struct rdb_reader *reader, unsigned type, const struct rdb_templates *templates);
 static int skip_array(struct rdb_reader *reader, unsigned type, const struct rdb_templates *templates);
 static int skip_module(struct rdb_reader *reader, unsigned type, const struct rdb_templates *templates);
 static int skip_template_array(struct rdb_reader *reader, unsigned type, const struct rdb_templates *templates);
 
-#define STREAM_1 15
-#define STREAM_2 19
-#define STREAM_3 21
-#define STREAM_4 26
-#define STREAM_5 27
+/* Of streams: listpacks by their first id; number of entries, last id; groups with their pending entries and consumers.
+ * Later versions add ids and counters, and the state of producers, so that an entry sent twice is stored once. */
+#define STREAM_HEAD  "#(ss)lll"
+#define STREAM_IDS   "lllll"                       /* first id, largest deleted id, number of entries ever */
+#define GROUP(times) "slll#(x8l)#(s" times "#(x))" /* name, last delivered id, number of read entries */
+#define PRODUCERS    "ll#(s#(sll))ll"
 
 static const struct type redis_types[RDB_TYPES] = {
     [0] = {"string", "s", NULL},
-    [1] = {"list", "#s", NULL},
-    [2] = {"set", "#s", NULL},
-    [3] = {"sorted set", "#st", NULL},
-    [4] = {"hash", "#ss", NULL},
-    [5] = {"sorted set", "#s8", NULL},
+    [1] = {"list", "#(s)", NULL},
+    [2] = {"set", "#(s)", NULL},
+    [3] = {"sorted set", "#(st)", NULL},
+    [4] = {"hash", "#(ss)", NULL},
+    [5] = {"sorted set", "#(s8)", NULL},
     [RDB_TYPE_MODULE_2] = {"module's value", NULL, skip_module},
-    [9] = {"hash", "s", NULL},                  /* zipmap */
-    [10] = {"list", "s", NULL},                 /* ziplist */
-    [11] = {"set", "s", NULL},                  /* intset */
-    [12] = {"sorted set", "s", NULL},           /* ziplist */
-    [13] = {"hash", "s", NULL},                 /* ziplist */
-    [14] = {"list", "#s", NULL},                /* quicklist of ziplists */
-    [STREAM_1] = {"stream", NULL, skip_stream}, /* Redis 5.0 */
-    [16] = {"hash", "s", NULL},                 /* listpack */
-    [17] = {"sorted set", "s", NULL},           /* listpack */
-    [18] = {"list", "#ls", NULL},               /* quicklist of plain nodes and listpacks */
-    [STREAM_2] = {"stream", NULL, skip_stream}, /* 7.0 */
-    [20] = {"set", "s", NULL},                  /* listpack */
-    [STREAM_3] = {"stream", NULL, skip_stream}, /* 7.2 */
-    [22] = {"hash", "#lss", NULL},              /* with times of fields, release candidates of 7.4 */
-    [23] = {"hash", "s", NULL},                 /* the same, listpack */
-    [24] = {"hash", "8#lss", NULL},             /* 7.4 */
-    [25] = {"hash", "8s", NULL},                /* the same, listpack */
-    [STREAM_4] = {"stream", NULL, skip_stream}, /* 8.6 */
-    [STREAM_5] = {"stream", NULL, skip_stream}, /* 8.8 */
-    [28] = {"array", NULL, skip_array},         /* 8.8 */
+    [9] = {"hash", "s", NULL},                                            /* zipmap */
+    [10] = {"list", "s", NULL},                                           /* ziplist */
+    [11] = {"set", "s", NULL},                                            /* intset */
+    [12] = {"sorted set", "s", NULL},                                     /* ziplist */
+    [13] = {"hash", "s", NULL},                                           /* ziplist */
+    [14] = {"list", "#(s)", NULL},                                        /* quicklist of ziplists */
+    [15] = {"stream", STREAM_HEAD "#(sll#(x8l)#(s8#(x)))", NULL},         /* Redis 5.0 */
+    [16] = {"hash", "s", NULL},                                           /* listpack */
+    [17] = {"sorted set", "s", NULL},                                     /* listpack */
+    [18] = {"list", "#(ls)", NULL},                                       /* quicklist of plain nodes and listpacks */
+    [19] = {"stream", STREAM_HEAD STREAM_IDS "#(" GROUP("8") ")", NULL},  /* 7.0 */
+    [20] = {"set", "s", NULL},                                            /* listpack */
+    [21] = {"stream", STREAM_HEAD STREAM_IDS "#(" GROUP("88") ")", NULL}, /* 7.2 */
+    [22] = {"hash", "#(lss)", NULL},  /* with times of fields, release candidates of 7.4 */
+    [23] = {"hash", "s", NULL},       /* the same, listpack */
+    [24] = {"hash", "8#(lss)", NULL}, /* 7.4 */
+    [25] = {"hash", "8s", NULL},      /* the same, listpack */
+    [26] = {"stream", STREAM_HEAD STREAM_IDS "#(" GROUP("88") ")" PRODUCERS, NULL},     /* 8.6 */
+    [27] = {"stream", STREAM_HEAD STREAM_IDS "#(" GROUP("88") "#(x))" PRODUCERS, NULL}, /* 8.8, with refused entries */
+    [28] = {"array", NULL, skip_array},                                                 /* 8.8 */
     [30] = {"hash", "s", NULL},                 /* listpack that refers to a template, 8.10 */
     [32] = {"hash", NULL, skip_template_array}, /* values that refer to a template */
     [33] = {"rate limiter", "l", NULL},         /* GCRA */
 };
 
 /* Types that differ in Valkey. */
-static const struct type valkey_hash_2 = {"hash", "#ss8", NULL}; /* with times of fields */
+static const struct type valkey_hash_2 = {"hash", "#(ss8)", NULL}; /* with times of fields */
 #define VALKEY_HASH_2    22
 #define VALKEY_FIRST_OWN 22 /* types from here on are Valkey's own, or not known */
 
@@ -125,23 +126,32 @@ static int skip_field(struct rdb_reader *reader, char field)
         return skip_number(reader, "a number of a value");
     case '8':
         return rdb_skip(reader, 8, "a number of a value");
+    case 'x':
+        return rdb_skip(reader, 16, "an id of a value");
     default:
         return skip_text_double(reader);
     }
 }
 
-static int skip_fields(struct rdb_reader *reader, const char *fields)
+static int skip_fields(struct rdb_reader *reader, const char *fields, const char *end)
 {
-    for (; *fields != '\0' && *fields != '#'; fields++)
-        TRY(skip_field(reader, *fields));
-    if (*fields == '\0')
-        return RDB_OK;
+    for (const char *field = fields; field < end; field++) {
+        uint64_t entries;
+        int depth = 0;
 
-    uint64_t entries;
-    TRY(rdb_length(reader, &entries, "the number of entries of a value"));
-    for (; entries > 0; entries--)
-        for (const char *field = fields + 1; *field != '\0'; field++)
+        if (*field != '#') {
             TRY(skip_field(reader, *field));
+            continue;
+        }
+        const char *group = field + 2;
+        do {
+            field++;
+            depth += (*field == '(') - (*field == ')');
+        } while (depth > 0);
+        TRY(rdb_length(reader, &entries, "the number of entries of a value"));
+        for (; entries > 0; entries--)
+            TRY(skip_fields(reader, group, field));
+    }
     return RDB_OK;
 }
 
@@ -151,70 +161,8 @@ int rdb_skip_value(struct rdb_reader *reader, unsigned type, bool valkey, const 
 
     if (!row)
         return rdb_bad(reader, "values of type %u are not known", type);
-    return row->fields ? skip_fields(reader, row->fields) : row->skip(reader, type, templates);
-}
-
-/* ---- streams ---- */
-
-#define STREAM_ID_BYTES 16 /* as a key or raw; elsewhere two numbers */
-
-static int skip_group(struct rdb_reader *reader, unsigned type)
-{
-    uint64_t n;
-
-    TRY(skip_fields(reader, "sll")); /* name, last delivered id */
-    if (type >= STREAM_2)
-        TRY(skip_number(reader, "the number of read entries of a stream"));
-    TRY(rdb_length(reader, &n, "the number of pending entries of a stream"));
-    for (; n > 0; n--) {
-        TRY(rdb_skip(reader, STREAM_ID_BYTES + 8, "a pending entry of a stream")); /* id, time of delivery */
-        TRY(skip_number(reader, "a pending entry of a stream"));                   /* deliveries */
-    }
-    TRY(rdb_length(reader, &n, "the number of consumers of a stream"));
-    for (; n > 0; n--) {
-        uint64_t pending;
-
-        TRY(rdb_string_skip(reader, "a consumer of a stream"));
-        TRY(rdb_skip(reader, type >= STREAM_3 ? 16 : 8, "a consumer of a stream")); /* times: seen, active */
-        TRY(rdb_length(reader, &pending, "a consumer of a stream"));
-        for (; pending > 0; pending--)
-            TRY(rdb_skip(reader, STREAM_ID_BYTES, "a consumer of a stream"));
-    }
-    if (type >= STREAM_5) {
-        TRY(rdb_length(reader, &n, "the number of refused entries of a stream"));
-        for (; n > 0; n--)
-            TRY(rdb_skip(reader, STREAM_ID_BYTES, "a refused entry of a stream"));
-    }
-    return RDB_OK;
-}
-
-/* The state of producers, so that an entry sent twice is stored once. */
-static int skip_producers(struct rdb_reader *reader)
-{
-    uint64_t n;
-
-    TRY(skip_fields(reader, "ll")); /* how long, how many */
-    TRY(rdb_length(reader, &n, "the number of producers of a stream"));
-    for (; n > 0; n--) {
-        TRY(rdb_string_skip(reader, "a producer of a stream"));
-        TRY(skip_fields(reader, "#sll")); /* its ids, and those of their entries */
-    }
-    return skip_fields(reader, "ll"); /* counters */
-}
-
-static int skip_stream(struct rdb_reader *reader, unsigned type, const struct rdb_templates *templates)
-{
-    uint64_t groups;
-
-    (void)templates;
-    TRY(skip_fields(reader, "#ss")); /* listpacks by their first id */
-    TRY(skip_fields(reader, "lll")); /* number of entries, last id */
-    if (type >= STREAM_2)
-        TRY(skip_fields(reader, "lllll")); /* first id, largest deleted id, number of entries ever */
-    TRY(rdb_length(reader, &groups, "the number of groups of a stream"));
-    for (; groups > 0; groups--)
-        TRY(skip_group(reader, type));
-    return type >= STREAM_4 ? skip_producers(reader) : RDB_OK;
+    return row->fields ? skip_fields(reader, row->fields, row->fields + strlen(row->fields))
+                       : row->skip(reader, type, templates);
 }
 
 /* ---- arrays ---- */

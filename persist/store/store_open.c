@@ -43,15 +43,6 @@ static int name_files(struct store *store, const struct manifest_filter *filter,
     return 0;
 }
 
-static void unname_files(struct store *store, const struct manifest_filter *filter)
-{
-    for (unsigned i = 0; i < filter->nlayers; i++) {
-        store->opened.bytes -= filterdb_bytes(filter->layers[i].shape.nwords);
-        if (!filter->pack)
-            id_map_remove(&store->opened.named, filter->layers[i].file);
-    }
-}
-
 /* The bits spare most filters a look into the table of a million, which is not in the cache. */
 static int expect_new_id(struct opening *opening, uint64_t id, struct errbuf *err)
 {
@@ -103,7 +94,11 @@ static int on_gone(void *ctx, uint64_t id, struct errbuf *err)
     if (!entry)
         return damaged(err, "no filter before this line has the id", id);
     TRY(record_read(&opening->reader, entry->offset, &filter, err));
-    unname_files(opening->store, filter);
+    for (unsigned i = 0; i < filter->nlayers; i++) {
+        opening->store->opened.bytes -= filterdb_bytes(filter->layers[i].shape.nwords);
+        if (!filter->pack)
+            id_map_remove(&opening->store->opened.named, filter->layers[i].file);
+    }
     entry->flags |= INDEX_DROPPED;
     return 0;
 }
@@ -318,15 +313,6 @@ static int take_lock(struct store *store, struct errbuf *err)
     return rc;
 }
 
-/* An interrupted save may have left it in the root. It is never read, and the next save replaces it. */
-static void remove_draft(struct store *store)
-{
-    struct path path;
-
-    if (path_root(store, &path, "MANIFEST.new", NULL) == 0)
-        (void)store->fs->unlink(store->fs->ctx, path.text);
-}
-
 /* The process that renamed the MANIFEST may have been killed before this. Otherwise changes of the files that it names
  * could be on the disk before the MANIFEST is. */
 static int sync_manifest(struct store *store, struct errbuf *err)
@@ -400,7 +386,9 @@ int store_open(const char *dir, const struct store_options *options, struct stor
         store_close(store);
         return rc;
     }
-    remove_draft(store);
+    struct path draft; /* of an interrupted save, which nobody reads and the next one replaces */
+    if (path_root(store, &draft, "MANIFEST.new", NULL) == 0)
+        (void)store->fs->unlink(store->fs->ctx, draft.text);
     packs_count(store);
     packs_measure(store);
     *store_out = store;

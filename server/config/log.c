@@ -140,17 +140,6 @@ bool log_stderr_is_journal(void)
            st.st_dev == device && st.st_ino == inode;
 }
 
-/* "2026-11-21T08:15:30.123Z" */
-static void write_time(char out[64])
-{
-    struct tm tm;
-    int64_t now_ms = clock_unix_ms();
-
-    gmtime_r(&(time_t){now_ms / 1000}, &tm);
-    snprintf(out, 64, "%04d-%02d-%02dT%02d:%02d:%02d.%03ldZ", tm.tm_year + 1900, tm.tm_mon + 1, tm.tm_mday, tm.tm_hour,
-             tm.tm_min, tm.tm_sec, (long)(now_ms % 1000));
-}
-
 /* All up to the message. */
 static size_t write_head(const struct log *log, char *line, size_t size, enum log_level level, enum log_format format)
 {
@@ -164,7 +153,11 @@ static size_t write_head(const struct log *log, char *line, size_t size, enum lo
         snprintf(before, sizeof(before), "<%d>", priorities[level]);
     else if (log->terminal)
         snprintf(before, sizeof(before), CLEAR_LINE);
-    write_time(time);
+    struct tm tm;
+    int64_t now_ms = clock_unix_ms();
+    gmtime_r(&(time_t){now_ms / 1000}, &tm);
+    snprintf(time, 64, "%04d-%02d-%02dT%02d:%02d:%02d.%03ldZ", tm.tm_year + 1900, tm.tm_mon + 1, tm.tm_mday, tm.tm_hour,
+             tm.tm_min, tm.tm_sec, (long)(now_ms % 1000));
     switch (format) {
     case LOG_TEXT:
         len = log->journal ? snprintf(line, size, "%s", before)

@@ -363,15 +363,6 @@ static void journal_free(struct journal *j)
     free(j);
 }
 
-static void init_locks(struct journal *j)
-{
-    lock_init(&j->lock, RANK_JOURNAL);
-    lock_init(&j->changes.lock, RANK_CHANGES);
-    lock_init(&j->hold, RANK_TRANSACTION);
-    pthread_cond_init(&j->thread.wake, NULL);
-    pthread_cond_init(&j->changed, NULL);
-}
-
 static int make_rings(struct journal *j, unsigned n)
 {
     j->slots = aligned_alloc(64, n * sizeof(*j->slots));
@@ -438,7 +429,11 @@ int journal_create(struct journal **journal_out, const struct journal_start *sta
         log_reader_close(start->log);
         return errbuf_fail(err, -ENOMEM, "%s", strerror(ENOMEM));
     }
-    init_locks(j);
+    lock_init(&j->lock, RANK_JOURNAL);
+    lock_init(&j->changes.lock, RANK_CHANGES);
+    lock_init(&j->hold, RANK_TRANSACTION);
+    pthread_cond_init(&j->thread.wake, NULL);
+    pthread_cond_init(&j->changed, NULL);
     j->start = *start;
     j->start.fs = start->fs ? start->fs : fsops_posix();
     j->syncs.first_sequence = start->next_sequence - 1;

@@ -36,22 +36,17 @@ bool filter_facts_allowed(const struct registry *registry, const struct acl_user
                         key_name(key));
 }
 
-/* Field by field: the name is large, and most filters of a pass are only counted. */
-static void clear(struct filter_facts *facts)
-{
-    facts->sstable = facts->unread = facts->quarantined = facts->evicted = false;
-    facts->kind = (struct filter_kind){.layout = ""};
-    facts->items = facts->capacity = facts->bytes = 0;
-    facts->layers = 0;
-    facts->requested_rate = facts->rate = 0;
-    facts->oldest_s = NAN;
-}
-
 void filter_facts_count(struct entry *entry, bool with_rate, struct filter_facts *facts_out)
 {
     const struct bloom_filter *filter = entry_shape(entry);
     double log_absent = 0;
-    clear(facts_out);
+    /* Field by field: the name is large, and most filters of a pass are only counted. */
+    facts_out->evicted = false;
+    facts_out->kind = (struct filter_kind){.layout = ""};
+    facts_out->items = facts_out->capacity = facts_out->bytes = 0;
+    facts_out->layers = 0;
+    facts_out->requested_rate = facts_out->rate = 0;
+    facts_out->oldest_s = NAN;
     facts_out->sstable = entry->id >= SSTABLES_FIRST_ID;
     facts_out->unread = facts_out->sstable && sstables_is_unread(entry);
     facts_out->quarantined = !filter && !facts_out->unread;

@@ -89,14 +89,6 @@ static void metrics_bucket(struct metrics_text *text, const char *labels, double
     buf_appendf(text->out, "\"} %" PRIu64 "\n", count);
 }
 
-static void metrics_histogram_end(struct metrics_text *text, const char *labels, double sum, uint64_t count)
-{
-    begin_sample(text, "_sum", labels);
-    buf_appendf(text->out, "%.15g\n", sum);
-    begin_sample(text, "_count", labels);
-    buf_appendf(text->out, "%" PRIu64 "\n", count);
-}
-
 /* Appends `name="value"` with the value's escapes. */
 static void metrics_label(struct buf *out, const char *name, struct slice value)
 {
@@ -222,7 +214,10 @@ static void write_durations(struct metrics *m)
         for (uint64_t ns = NS_FIRST; ns <= NS_LAST; ns = next_bound(ns))
             metrics_bucket(&m->text, label, (double)ns / 1e9, histogram_count_upto(&m->histogram, ns));
         metrics_bucket(&m->text, label, INFINITY, n);
-        metrics_histogram_end(&m->text, label, (double)stats_get(&m->now.stats.time_ns[i]) / 1e9, n);
+        begin_sample(&m->text, "_sum", label);
+        buf_appendf(m->text.out, "%.15g\n", (double)stats_get(&m->now.stats.time_ns[i]) / 1e9);
+        begin_sample(&m->text, "_count", label);
+        buf_appendf(m->text.out, "%" PRIu64 "\n", n);
     }
 }
 

@@ -46,15 +46,6 @@ struct target {
     uint64_t len;
 };
 
-static void describe_target(struct target *target, const char *dir, const struct manifest_filter *filter, unsigned i)
-{
-    const struct manifest_layer *layer = &filter->layers[i];
-
-    target->head_len = export_file_header(&filter->params, &layer->shape, layer->items, target->head);
-    target->len = export_file_bytes(&layer->shape);
-    target_name(target->path, sizeof(target->path), dir, filter->variant, i, ".bits", filter->params.key);
-}
-
 /* '-' means the standard output in other programs, so it is not taken for a directory. */
 static int check_target(const char *command, const char *target)
 {
@@ -213,7 +204,10 @@ static int on_filter(void *ctx, const struct manifest_filter *filter, struct err
         export->status = tool_failed(EXPORT, "%s: %s", export->target, strerror(-made));
     progress_begin(&export->progress, "writing", manifest_filter_bytes(filter));
     for (unsigned i = 0; i < filter->nlayers && export->status == TOOL_OK; i++) {
-        describe_target(&target, export->target, filter, i);
+        const struct manifest_layer *layer = &filter->layers[i];
+        target.head_len = export_file_header(&filter->params, &layer->shape, layer->items, target.head);
+        target.len = export_file_bytes(&layer->shape);
+        target_name(target.path, sizeof(target.path), export->target, filter->variant, i, ".bits", filter->params.key);
         int rc = export_layer(export, filter, i, at, &target, &why);
         at += filterdb_bytes(filter->layers[i].shape.nwords);
         progress_hide(&export->progress);

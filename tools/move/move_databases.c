@@ -171,16 +171,6 @@ static int ask_target(const struct move_options *options, int64_t highest, struc
     return status;
 }
 
-static void add_summary(struct move_summary *sum, const struct move_summary *one)
-{
-    for (int i = 0; i < MOVE_OUTCOMES; i++)
-        sum->filters[i] += one->filters[i];
-    sum->bytes += one->bytes;
-    sum->changed += one->changed;
-    sum->seconds += one->seconds;
-    sum->signal = one->signal;
-}
-
 static int move_database(const struct move_options *options, int64_t number, struct move_summary *sum,
                          struct errbuf *err)
 {
@@ -196,7 +186,12 @@ static int move_database(const struct move_options *options, int64_t number, str
     fprintf(out, "database %" PRId64 "\n", number);
     fflush(out);
     int status = move_run(&one, &summary, err);
-    add_summary(sum, &summary);
+    for (int i = 0; i < MOVE_OUTCOMES; i++)
+        sum->filters[i] += summary.filters[i];
+    sum->bytes += summary.bytes;
+    sum->changed += summary.changed;
+    sum->seconds += summary.seconds;
+    sum->signal = summary.signal;
     return status;
 }
 

@@ -65,19 +65,14 @@ void move_link_lost(struct move_link *link)
         link->failing_since = clock_ms();
 }
 
-static void pause_before_try(const struct move_link *link)
-{
-    unsigned doublings = link->tries < 7 ? link->tries : 7;
-    int64_t pause = (int64_t)PAUSE_FIRST_MS << doublings >> 1;
-    if (link->failing_since != 0)
-        pause_ms(link->move, pause < PAUSE_MAX_MS ? pause : PAUSE_MAX_MS);
-}
-
 int move_link_open(struct move_link *link)
 {
     struct move *move = link->move;
     for (;;) {
-        pause_before_try(link);
+        unsigned doublings = link->tries < 7 ? link->tries : 7;
+        int64_t pause = (int64_t)PAUSE_FIRST_MS << doublings >> 1;
+        if (link->failing_since != 0)
+            pause_ms(link->move, pause < PAUSE_MAX_MS ? pause : PAUSE_MAX_MS);
         if (move_stopped(move))
             return -ECANCELED;
         int64_t since = link->failing_since;

@@ -116,16 +116,6 @@ static void show_progress(struct move *move)
 
 /* ---- the queue between the scanner and the workers ---- */
 
-static void queue_deinit(struct move_queue *queue)
-{
-    while (queue->first) {
-        struct move_filter *filter = queue->first;
-        queue->first = filter->next;
-        free(filter);
-    }
-    pthread_cond_destroy(&queue->changed);
-}
-
 bool move_queue_put(struct move *move, struct move_filter *filter)
 {
     struct move_queue *queue = &move->queue;
@@ -302,7 +292,12 @@ int move_run(const struct move_options *options, struct move_summary *summary_ou
     }
     *summary_out = move.totals.summary;
     summary_out->seconds = (double)(clock_ns() - move.begun_ns) / 1e9;
-    queue_deinit(&move.queue);
+    while (move.queue.first) {
+        struct move_filter *filter = move.queue.first;
+        move.queue.first = filter->next;
+        free(filter);
+    }
+    pthread_cond_destroy(&move.queue.changed);
     lock_deinit(&move.lock);
     move_probes_destroy(move.probes);
     return status;

@@ -157,14 +157,6 @@ static int read_names(struct scan *scan)
     return read_names(scan);
 }
 
-static void count_found(struct move *move, const struct move_filter *filter)
-{
-    lock_take(&move->lock);
-    move->totals.found++;
-    move->totals.found_bytes += (uint64_t)filter->info.size;
-    lock_give(&move->lock);
-}
-
 static bool is_typed(const struct scan *scan)
 {
     return scan->type < NTYPES;
@@ -192,7 +184,10 @@ static int take_info(struct scan *scan, const struct resp_reply *reply)
     scan->requested++;
     move_link_works(&scan->link);
     if (found > 0) {
-        count_found(move, filter);
+        lock_take(&move->lock);
+        move->totals.found++;
+        move->totals.found_bytes += (uint64_t)filter->info.size;
+        lock_give(&move->lock);
         return move_queue_put(move, filter) ? 0 : -ECANCELED;
     }
     free(filter);

@@ -111,15 +111,6 @@ static const char *right_layout(const struct look *look, enum bloom_variant own)
 
 /* ---- keys ---- */
 
-static void describe_key(char out[72], const unsigned char *key, size_t len)
-{
-    char *at = out + sprintf(out, "0x");
-    for (size_t i = 0; i < len && i < 32; i++)
-        at += sprintf(at, "%02x", key[i]);
-    if (len > 32)
-        strcpy(at, "...");
-}
-
 static void on_key(void *ctx, const struct sstable_key *key)
 {
     struct look *look = ctx;
@@ -131,7 +122,11 @@ static void on_key(void *ctx, const struct sstable_key *key)
     if (look->missing++ >= SHOWN_KEYS)
         return;
     char shown[72];
-    describe_key(shown, key->ptr, key->len);
+    char *at = shown + sprintf(shown, "0x");
+    for (size_t i = 0; i < key->len && i < 32; i++)
+        at += sprintf(at, "%02x", key->ptr[i]);
+    if (key->len > 32)
+        strcpy(at, "...");
     problem(look, "the key %s is not in the filter: reads miss its partition", shown);
 }
 

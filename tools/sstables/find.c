@@ -111,16 +111,6 @@ static struct slice find_keys_text(const struct find_keys *keys, size_t i)
     return (struct slice){buf_head(&keys->text) + from, keys->ends[i] - from};
 }
 
-static void write_line(const struct find_report *report, struct slice text, struct slice place)
-{
-    if (report->name_keys) {
-        tool_print_result(text.ptr, text.len);
-        putchar('\t');
-    }
-    tool_print_result(place.ptr, place.len);
-    putchar('\n');
-}
-
 void find_report_key(struct find_report *report, size_t key, const struct find_place *place, const char *filter)
 {
     if (report->present) {
@@ -140,7 +130,12 @@ void find_report_key(struct find_report *report, size_t key, const struct find_p
         json_str(json, "filter", filter);
         json_end(json, '}');
     } else {
-        write_line(report, text, place->shown);
+        if (report->name_keys) {
+            tool_print_result(text.ptr, text.len);
+            putchar('\t');
+        }
+        tool_print_result(place->shown.ptr, place->shown.len);
+        putchar('\n');
     }
     report->found++;
 }

@@ -226,16 +226,6 @@ static void set_flag(struct acl_user *user, unsigned set, unsigned clear)
     user->flags = (user->flags & ~clear) | set;
 }
 
-static void reset(struct acl_user *user, bool all_channels)
-{
-    struct acl_selector *own = &user->selectors[0];
-    user->flags = ACL_SANITIZE;
-    user->npasswords = 0;
-    clear_selectors(user);
-    free_selector(own);
-    *own = (struct acl_selector){.flags = all_channels ? ACL_ALL_CHANNELS : 0};
-}
-
 static enum acl_fault apply(struct acl_user *user, struct slice rule, bool all_channels)
 {
     char first = rule.len > 0 ? rule.ptr[0] : '\0';
@@ -255,7 +245,12 @@ static enum acl_fault apply(struct acl_user *user, struct slice rule, bool all_c
     } else if (slice_is(rule, "skip-sanitize-payload")) {
         set_flag(user, ACL_SKIP_SANITIZE, ACL_SANITIZE);
     } else if (slice_is(rule, "reset")) {
-        reset(user, all_channels);
+        struct acl_selector *own = &user->selectors[0];
+        user->flags = ACL_SANITIZE;
+        user->npasswords = 0;
+        clear_selectors(user);
+        free_selector(own);
+        *own = (struct acl_selector){.flags = all_channels ? ACL_ALL_CHANNELS : 0};
     } else if (slice_is(rule, "clearselectors")) {
         clear_selectors(user);
     } else if (first == '>' || first == '<' || first == '#' || first == '!') {

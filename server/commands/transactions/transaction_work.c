@@ -235,15 +235,6 @@ static void mix(struct estimate *estimate, const struct command *command, const 
     estimate->mixed = true;
 }
 
-static void free_names(struct estimate *estimate)
-{
-    for (struct named *named = estimate->newest, *older; named; named = older) {
-        older = named->older;
-        free(named);
-    }
-    hash_table_deinit(&estimate->table);
-}
-
 /* ---- commands ---- */
 
 static struct slice word_at(const void *cmd, size_t i)
@@ -453,7 +444,11 @@ bool transaction_may_run(const struct command_ctx *ctx, struct errbuf *error)
     const struct acl_user *user = ctx->session->modes & MODE_RESTRICTED ? ctx->session->acl.user : NULL;
     struct estimate estimate = {.ctx = ctx, .npatterns = user ? user->npatterns : 0};
     transaction_preview(ctx->session, ctx->server, take, &estimate);
-    free_names(&estimate);
+    for (struct named *named = estimate.newest, *older; named; named = older) {
+        older = named->older;
+        free(named);
+    }
+    hash_table_deinit(&estimate.table);
     if (estimate.failed)
         errbuf_set(error, "EXECABORT Transaction discarded: out of memory");
     else if (estimate.work > WORK_TRANSACTION)

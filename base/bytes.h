@@ -1,6 +1,5 @@
 /* bytes: numbers in the byte order that a format names, little-endian (le) or big-endian (be). Positions need no
- * alignment; the caller has checked that there is room. Each *_put() returns the position after the bytes it wrote.
- * Inline. Thread: any. */
+ * alignment, but room. Each *_put() returns the position after the bytes it wrote. Thread: any. */
 #ifndef BLOOMERY_BYTES_H
 #define BLOOMERY_BYTES_H
 

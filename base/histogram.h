@@ -53,8 +53,7 @@ uint64_t histogram_count(const struct histogram *histogram);
  * Elsewhere it omits the durations in the bucket of `ns`, which are at most 1/32 shorter. */
 uint64_t histogram_count_upto(const struct histogram *histogram, uint64_t ns);
 
-/* The percentile (0 to 100) of the counted durations in ns, rounded up to the end of its bucket; 0 without
- * durations. */
+/* The percentile (0 to 100) of the durations in ns, rounded up to the end of its bucket; 0 without durations. */
 uint64_t histogram_percentile(const struct histogram *histogram, double percentile);
 
 #endif

@@ -33,8 +33,7 @@ void json_null(struct buf *out, const char *key);
 void json_text(struct buf *out, const char *key, struct slice text);
 void json_str(struct buf *out, const char *key, const char *text);
 
-/* A string if the bytes are UTF-8, otherwise the object {"hex":"e9"}: different values never look alike. Nothing is
- * escaped for HTML. */
+/* A string if the bytes are UTF-8, otherwise {"hex":"e9"}: different values never look alike. No escapes for HTML. */
 void json_bytes(struct buf *out, const char *key, struct slice bytes);
 
 #endif

@@ -14,8 +14,7 @@ struct log_text {
 /* "0 filters", "1 filter", "2 filters". `noun` is in the singular, has up to 40 bytes and takes an s. */
 struct log_text log_count(uint64_t n, const char *noun);
 
-/* "1 byte", "812 bytes", "1.2 kB", "34 MB", "5.6 GB", "1.2 TB": powers of 1000, as disks are sold and `df -H` prints;
- * two digits at least. */
+/* "1 byte", "812 bytes", "1.2 kB", "34 MB", "5.6 GB", "1.2 TB": powers of 1000; two digits at least. */
 struct log_text log_bytes(uint64_t bytes);
 
 #endif

@@ -60,8 +60,7 @@ static void reply_header(const struct bf_out *out, const struct bloom_filter *fi
     reply_chunk(out, REDISBLOOM_HEADER_ITERATOR, header, len);
 }
 
-/* The chunk of RedisBloom's form after this iterator, of a Bloom or of a cuckoo filter: any number is at the end, if
- * not before. */
+/* The chunk of RedisBloom's form after this iterator; any number is at the end, if not before. */
 static void scan_bytes(const struct bf_out *out, const struct bloom_filter *filter, int64_t iterator, bool cuckoo)
 {
     uint64_t from = (uint64_t)iterator - REDISBLOOM_HEADER_ITERATOR, at = from, left;

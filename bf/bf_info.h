@@ -32,8 +32,7 @@ struct bf_choice {
     bool valkey;     /* in valkey-bloom's form: never a map, a single field without an array around it */
 };
 
-/* BF.INFO key [field|FULL]; without the third word RedisBloom's fields, or valkey-bloom's. False: `error` has the text
- * of the reply. */
+/* BF.INFO key [field|FULL]; without the third word RedisBloom's fields, or valkey-bloom's. False: `error` replies. */
 bool bf_read_info(const struct bf_args *args, struct bf_choice *choice_out, struct errbuf *error);
 
 /* Whether the filter has the chosen field, if that is a single one. */
@@ -44,8 +43,7 @@ bool bf_info_has(const struct bloom_filter *filter, const struct bf_choice *choi
 int bf_reply_info(const struct bf_out *out, const struct bloom_filter *filter, const struct bf_usage *usage,
                   const struct bf_choice *choice);
 
-/* BF.DEBUG: RedisBloom's lines, with the numbers of our layers. hashwidth is 64, the width of its two hash values and
- * of ours. */
+/* BF.DEBUG: RedisBloom's lines, with the numbers of our layers. hashwidth is 64, as its hash values and ours have. */
 void bf_reply_debug(const struct bf_out *out, const struct bloom_filter *filter);
 
 /* Replies with the plan of a filter. Some microseconds for each of its layers. */

@@ -43,8 +43,7 @@ const struct bloom_filter *bf_merge_model(const struct bf_merge *merge);
 bool bf_merge_shape(struct bf_merge *merge);
 
 /* Sets the bits and counts of the union, whose twin in `pool` the destination is by now, if there is one. `overfull`:
- * even if its rate is then higher than requested. About 1 ms per 3 MB. 0, or a status of bf_reply_not_made() with its
- * text. */
+ * even if its rate is then higher than requested. About 1 ms per 3 MB. 0, or a status of bf_reply_not_made(). */
 int bf_merge_unite(struct bf_merge *merge, struct bloom_pool *pool, bool overfull, struct errbuf *err);
 
 /* Whether the destination already equals this union, so that it stays. */

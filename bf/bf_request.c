@@ -359,8 +359,7 @@ bool bf_read_plan(const struct bf_args *args, const struct bf_defaults *defaults
 
 /* ---- BF.INSERT ---- */
 
-/* Reads one option of a new filter's size. The errors are RedisBloom's for BF.INSERT, shorter than those of
- * BF.RESERVE. */
+/* Reads an option of a new filter's size. Errors are RedisBloom's for BF.INSERT, shorter than BF.RESERVE's. */
 static bool size_option(struct slice option, struct slice value, struct bf_insert *out, struct errbuf *error)
 {
     int64_t number;

@@ -55,8 +55,7 @@ bool cf_read_insert(const struct bf_args *args, const struct cuckoo_numbers *def
 /* The index of the first item of a CF.INSERT that has been read without an error. */
 size_t cf_first_item(const struct bf_args *args);
 
-/* An element of the list of CF.INSERT: true, or false where the filter is full; of CF.INSERTNX an integer in RESP3,
- * too. */
+/* An element of CF.INSERT's list: true, or false where the filter is full; of CF.INSERTNX an integer in RESP3, too. */
 void cf_reply_added(const struct bf_out *out, enum bloom_add answer, bool only_new);
 
 /* CF.INFO key [FULL]: RedisBloom's fields. FULL adds the share of used slots, the current error rate and the bytes per

@@ -1,6 +1,4 @@
-/* Declarations that the files of the library share. A bloomery_filter is a thin name for a filter of bloomcore with a
- * pool of its own.
- */
+/* Declarations that the files of the library share. A bloomery_filter is a bloomcore filter with its own pool. */
 #ifndef BLOOMERY_LIBRARY_INTERNAL_H
 #define BLOOMERY_LIBRARY_INTERNAL_H
 

@@ -70,8 +70,7 @@ static inline void call_close(struct call *call)
         engine.CloseKey(call->key);
 }
 
-/* Whether the command comes from a primary, the engine's own log, or a migration. Then it was executed elsewhere and is
- * not refused here. */
+/* Whether the command comes from a primary, the engine's own log, or a migration. Those are not refused here. */
 bool call_must_obey(const struct call *call);
 
 /* The defaults of a filter that the command creates. With take-over, a log or a primary that names no layout means

@@ -310,8 +310,7 @@ bool cf_apply(struct call *call, struct errbuf *err)
     return true;
 }
 
-/* The sum of all items' layers, which each move of a compaction makes smaller; and the other numbers that it
- * changes. */
+/* The sum of all items' layers, which each move of a compaction lowers; and the other numbers that it changes. */
 struct places {
     uint64_t sum, deletes;
     unsigned nlayers;

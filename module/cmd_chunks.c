@@ -1,5 +1,4 @@
-/* BF.SCANDUMP and BF.LOADCHUNK, CF.SCANDUMP and CF.LOADCHUNK; also how the engine's log and its migrations of slots
- * move a filter. */
+/* BF.SCANDUMP and BF.LOADCHUNK, CF.SCANDUMP and CF.LOADCHUNK; the engine's log and migrations use them, too. */
 #include "bf_chunks.h"
 #include "bf_out.h"
 #include "effects.h"

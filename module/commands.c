@@ -33,8 +33,7 @@ const struct command *command_of(engine_command_fn handler)
 
 /* ---- flags and categories ---- */
 
-/* A first chunk over maxmemory is refused by its handler. With the flag the engine would refuse it to a migration,
- * too. */
+/* A first chunk over maxmemory is refused by its handler. With the flag the engine would refuse it to migrations. */
 static void flags_of(const struct command *row, char *text, size_t size)
 {
     bool by_itself = row->handler == cmd_bf_loadchunk || row->handler == cmd_cf_loadchunk;

@@ -41,8 +41,7 @@ struct command {
 /* That of a handler. */
 const struct command *command_of(engine_command_fn handler);
 
-/* Registers all of them, under names that begin with the prefix of their kind of filter. False with a text: a name is
- * taken. */
+/* Registers all, under names that begin with the prefix of their kind of filter. False with a text: a name is taken. */
 bool commands_register(struct engine_ctx *ctx, const char *prefix, const char *cuckoo_prefix, struct errbuf *err);
 
 #endif

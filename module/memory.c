@@ -59,8 +59,7 @@ bool memory_obeys(void)
 }
 
 /* The engine checks its maxmemory only before a command, and a filter may be larger than the remaining memory. Where a
- * policy removes keys, that makes room afterwards; otherwise nothing does. For small amounts the engine's check is
- * enough. */
+ * policy removes keys, that makes room afterwards; otherwise nothing does. For small amounts its check is enough. */
 static bool within_maxmemory(uint64_t bytes, struct errbuf *err)
 {
     int no_limit = 0, unknown = 0;

@@ -230,8 +230,7 @@ bool window_fits(const struct bloom_filter *filter, struct errbuf *err)
                        (unsigned long long)bytes, (unsigned long long)limit);
 }
 
-/* Windows with dropped layers, which are emptied piece by piece between commands. The engine may free filters in its
- * own thread. */
+/* Windows with dropped layers, emptied piecewise between commands. The engine may free filters in its own thread. */
 static struct {
     struct lock lock;
     struct bloom_filter **filters;

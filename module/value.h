@@ -32,8 +32,7 @@ extern struct value value_husk;
 extern struct engine_type *value_type; /* the module's own; redisbloom_type the other one */
 extern const struct engine_type_methods value_methods;
 
-/* Whether the loaded value needs a missing key, and the last such value had another key; then the text is a message for
- * the operator. */
+/* Whether the loaded value needs a missing key, other than the last one; then the text is for the operator. */
 bool value_key_is_new(const struct value *value, struct errbuf *text_out);
 
 /* The pool of all filters, and a number that distinguishes dumps of this process from all others. */
@@ -98,8 +97,7 @@ void value_emit_bytes(struct engine_io *io, const char *command, struct engine_s
 /* Unix time in microseconds at which a part began, whose beginning by the clock of windows is `started_us`. */
 int64_t window_unix_us(int64_t started_us);
 
-/* Whether the engine reads the values of its primary, which are as old as they state: the difference of the two clocks
- * does not matter. */
+/* Whether the engine reads the values of its primary, which are as old as they state, whatever the two clocks show. */
 bool window_is_synced(void);
 
 /* Whether a window of this first layer has room for all of its parts below bf-max-filter-bytes: refused when it is

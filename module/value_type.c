@@ -15,8 +15,7 @@ struct engine_type *value_type;
 
 /* ---- a value in pieces ---- */
 
-/* The chunks that have come, or all of a dump whose identity and nonce are 0, so that equal filters have equal
- * bytes. */
+/* The chunks that have come, or all of a dump whose identity and nonce are 0: equal filters have equal bytes. */
 struct pieces {
     const struct value *value;
     const struct redisbloom_load *redisbloom; /* RedisBloom's chunks are coming; NULL: the value has our chunks */

@@ -57,16 +57,14 @@ struct peer {
 
 /* `timeout_ms` >= 1 is the time of each call: of peer_connect(), a handshake of TLS included but not the look-up of a
  * name, of peer_flush(), and of a reply. When *cancelled becomes true, a call ends within 0.1 s with -ECANCELED, a
- * look-up when it has its answer; NULL: never.
- */
+ * look-up when it has its answer; NULL: never. */
 void peer_init(struct peer *peer, int64_t timeout_ms, const atomic_bool *cancelled);
 
 /* From now on, this cancels calls; NULL: nothing. */
 void peer_set_cancelled(struct peer *peer, const atomic_bool *cancelled);
 
 /* All of these return 0, or -errno with the reason in `err`: -ETIMEDOUT, -ECANCELED, -ECONNRESET (closed by the
- * server), -EPROTO (not RESP, or TLS failed), -ENOMEM, -EHOSTUNREACH (no such name), or an error of a system call.
- */
+ * server), -EPROTO (not RESP, or TLS failed), -ENOMEM, -EHOSTUNREACH (no such name), or an error of a system call. */
 
 /* A new connection; with TLS, when the handshake is done. A failure of TLS is -EPROTO. */
 int peer_connect(struct peer *peer, const struct peer_address *address, struct errbuf *err)

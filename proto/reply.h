@@ -65,8 +65,7 @@ static inline void reply_bool(struct reply *reply, bool value)
 void reply_bools(struct reply *reply, uint32_t bits, size_t n);
 
 /* An array whose length is known only at its end: begin, write the elements, end with their number. A number of more
- * than one digit moves the content by a few bytes. The token is opaque; nothing may be consumed from the buf between
- * begin and end. */
+ * than one digit moves the content by a few bytes. Nothing may be consumed from the buf between begin and end. */
 size_t reply_array_begin(struct reply *reply);
 void reply_array_end(struct reply *reply, size_t token, size_t n);
 

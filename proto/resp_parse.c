@@ -35,8 +35,7 @@ enum state {
     STATE_NO_MEMORY,
 };
 
-/* State of the number in a header line. Redis accepts numbers as it prints them: no sign but '-', no leading zero, no
- * space. */
+/* State of the number in a header line. Redis accepts what it prints: no sign but '-', no leading zero, no space. */
 enum number {
     NUMBER_EMPTY = 0,
     NUMBER_MINUS,
@@ -492,8 +491,7 @@ static enum resp_status keep_list(struct resp_parser *parser, const struct resp_
     return RESP_NEED_MORE;
 }
 
-/* The request is complete: its arguments move to the caller's list, by copy or, if that list is too small, by swapping
- * the two lists. */
+/* The request is complete: its arguments move to the caller's list, by copy or, if it is too small, by a swap. */
 static void give_list_back(struct resp_parser *parser, struct resp_args *args)
 {
     struct resp_args *held = &parser->held;

@@ -28,8 +28,7 @@ void tls_error(struct errbuf *err, const char *what);
 /* ---- certificates and keys from files of bounded size, read without waiting (tls_files.c). Functions that return bool
  * leave OpenSSL's reason for tls_error_take(). ---- */
 
-/* The bytes of a regular file; the caller frees them. 0, or -errno with the reason, in which `what` is the name of the
- * file. */
+/* The bytes of a regular file; the caller frees them. 0, or -errno with the reason, which calls the file `what`. */
 int tls_read_file(const char *what, const char *path, BIO **bytes_out, struct errbuf *err);
 
 int tls_look_at_directory(const char *what, const char *path, struct errbuf *err); /* 0 if it is a directory */
@@ -38,8 +37,7 @@ int tls_look_at_directory(const char *what, const char *path, struct errbuf *err
 bool tls_use_chain(SSL_CTX *ssl, BIO *bytes);
 bool tls_use_key(SSL_CTX *ssl, BIO *bytes);
 
-/* Certificates for checking other ones, at least one, and revocation lists. `shows`: the server sends their names to
- * clients. */
+/* Certificates for checking other ones, at least one, and revocation lists. `shows`: clients get their names. */
 bool tls_use_authorities(SSL_CTX *ssl, BIO *bytes, bool shows);
 
 #endif

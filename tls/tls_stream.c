@@ -1,6 +1,5 @@
 /* OpenSSL reads and writes through our own BIO, which takes bytes from the caller's memory and puts bytes into the
- * caller's buffer. So no intermediate buffer is needed, and one send() carries the records of many writes.
- */
+ * caller's buffer. So no intermediate buffer is needed, and one send() carries the records of many writes. */
 #include "tls_stream.h"
 
 #include <arpa/inet.h>

@@ -27,8 +27,7 @@ struct tls_stream;
     (128 * 1024) /* all that a side sends before the handshake is done; a chain of certificates \
                   */
 
-/* Memory of a connection: while its handshake continues, and afterwards between two records. Measured; a test compares.
- */
+/* Memory of a connection: during its handshake, and afterwards between two records. Measured; a test compares. */
 #define TLS_HANDSHAKE_MEMORY (64 * 1024)
 #define TLS_STREAM_MEMORY    (20 * 1024)
 
@@ -40,14 +39,12 @@ enum tls_status {
     TLS_NOT_TLS, /* handshake of a server: the client's first byte is not that of TLS */
 };
 
-/* A connection whose handshake has not begun. NULL without memory. Takes next to none before the other side's first
- * bytes. */
+/* A connection whose handshake has not begun. NULL without memory. Takes little before the other side's first bytes. */
 struct tls_stream *tls_stream_create(void);
 void tls_stream_destroy(struct tls_stream *stream); /* NULL is fine */
 
 /* Of a server: the client is asked for no certificate, even if the context requires one. Only connections of this kind
- * resume its session: otherwise a client could come in without a certificate where one is needed. Before the first
- * step. */
+ * resume its session, or a client could come in without a needed certificate. Before the first step. */
 void tls_stream_ask_no_certificate(struct tls_stream *stream);
 
 /* One step of the handshake, as server or client by the context: takes bytes from in[0..len), as many as the handshake

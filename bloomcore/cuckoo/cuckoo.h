@@ -24,8 +24,7 @@ uint64_t cuckoo_hash(const void *data, size_t len);
 /* The hash of an item of a filter. The key of a KEYED one must be here (bloom_keyring.h). */
 uint64_t cuckoo_hash_for(const struct bloom_filter *filter, const void *data, size_t len);
 
-/* Whether a fingerprint of the item is there (true: it may have been added, and not deleted since) or not (certainly
- * not). */
+/* Whether a fingerprint of the item is there (it may have been added, and not deleted since) or not (certainly not). */
 bool cuckoo_query(const struct bloom_filter *filter, uint64_t hash);
 
 /* Fetches the newest layer's buckets of the item from memory, for a query or an add that follows. */
@@ -43,8 +42,7 @@ uint64_t cuckoo_count(const struct bloom_filter *filter, uint64_t hash);
 enum bloom_add cuckoo_add(struct bloom_filter *filter, uint64_t hash, bool only_new,
                           const struct bloom_journal *journal, struct errbuf *err);
 
-/* Deletes one occurrence of the item, or of another item that has its fingerprint and one of its buckets. False: there
- * was none. */
+/* Deletes one occurrence of the item, or another with its fingerprint and one of its buckets. False: there was none. */
 bool cuckoo_delete(struct bloom_filter *filter, uint64_t hash, const struct bloom_journal *journal);
 
 /* Whether deletions have left so many holes that RedisBloom would compact the filter by itself. */
@@ -108,8 +106,7 @@ bool cuckoo_only_adds(const struct bloom_replay_item *item);
 
 /* ---- copies ---- */
 
-/* Reads words of a layer of a still. With `last` they will not be read again, and the words of a layer are read in
- * their order. */
+/* Reads words of a layer of a still. With `last` they are not read again, and a layer's words are read in order. */
 void cuckoo_still_read(const struct bloom_filter *still, unsigned layer, uint64_t word, uint64_t nwords, uint64_t *to,
                        bool last);
 

@@ -195,8 +195,7 @@ enum cuckoo_kind {
 };
 
 /* h2 of CUCKOO_STEP_DONE: the layer, and above it the number of slots, of which h1 is the first. Of CUCKOO_SLOTS: the
- * layer, and above it the number of the word that h1 is. Of the others h1 has all: a hash, or the count of
- * deletions. */
+ * layer, and above it the number of the word h1. Of the others h1 has all: a hash, or the count of deletions. */
 #define CUCKOO_LAYER_BITS 16
 
 /* Gives the operation the next ordinal, and records it: before its effect can be seen. Locked. */
@@ -209,8 +208,7 @@ bool cuckoo_delete_locked(struct bloom_filter *filter, uint64_t hash, const stru
 enum bloom_add cuckoo_add_locked(struct bloom_filter *filter, uint64_t hash, const struct bloom_journal *journal,
                                  struct errbuf *err);
 
-/* Adds a layer, after asking a journal that has grow(). BLOOM_OK, or a status of bloomcore with the reason. Locked;
- * does not record itself. */
+/* Adds a layer, after asking a journal that has grow(). BLOOM_OK, or a status of bloomcore. Locked; records nothing. */
 int cuckoo_grow_locked(struct bloom_filter *filter, const struct bloom_journal *journal, struct errbuf *err);
 
 /* Sets a word of slots, and counts its taken slots. Locked; does not record itself. */

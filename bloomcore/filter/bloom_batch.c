@@ -20,8 +20,7 @@
 /* Fewer are hashed one by one. */
 #define FEW 3
 
-/* With a growth factor of 2 the layers further down hold less than a thirtieth of the items: they are cached, or rarely
- * read. */
+/* With a growth factor of 2 the layers further down hold less than a thirtieth of the items: cached, or rarely read. */
 #define OLDER_AHEAD 4
 
 static inline uint64_t layer_bytes(const struct bloom_layer *layer)
@@ -349,8 +348,7 @@ void bloom_query_all(const struct bloom_filter *filter, const struct bloom_quest
 
 /* ---- adds ---- */
 
-/* An item that was found once stays found, because bits stay set. Other items may have been added since by any
- * thread. */
+/* An item that was found once stays found, as bits stay set. Other items may have been added since by any thread. */
 enum bloom_add bloom_batch_add(struct bloom_batch *batch, size_t i, struct bloom_filter *filter,
                                const struct bloom_journal *journal, struct errbuf *err)
 {

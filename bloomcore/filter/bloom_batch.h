@@ -26,8 +26,7 @@ struct bloom_batch {
     uint64_t h1[BLOOM_BATCH], h2[BLOOM_BATCH];
 };
 
-/* Hashes n items (0..BLOOM_BATCH) for this filter. If the filter is beyond the cache, also prefetches the lines of
- * their bits. */
+/* Hashes n items (0..BLOOM_BATCH) for this filter. Beyond the cache it also prefetches the lines of their bits. */
 void bloom_batch_start(struct bloom_batch *batch, const struct bloom_filter *filter, const struct bloom_item *items,
                        size_t n);
 
@@ -39,8 +38,7 @@ bool bloom_batch_start_staged(struct bloom_batch *batch, const struct bloom_filt
                               const struct bloom_item *items, size_t n);
 void bloom_batch_narrow(const struct bloom_batch *batch, const struct bloom_filter *filter);
 
-/* After the start, for a small filter that has not been used for a while, one of very many: prefetches its items'
- * lines, too. */
+/* After the start, for a small filter, one of many, that was not used for a while: prefetches its items' lines, too. */
 void bloom_batch_fetch(const struct bloom_batch *batch, const struct bloom_filter *filter);
 
 /* The most items of a batch of adds that takes less than a millisecond: BLOOM_BATCH. At the beginning of a large layer
@@ -74,8 +72,7 @@ enum bloom_add bloom_batch_add(struct bloom_batch *batch, size_t i, struct bloom
                                const struct bloom_journal *journal, struct errbuf *err);
 
 /* Adds the items `from` to n - 1, in this order, until one is refused. Returns its index, with BLOOM_FULL or
- * BLOOM_NO_ROOM in *refused_out, or n if none was refused. Bit i of *added_out is set if item i was BLOOM_ADDED, clear
- * otherwise. */
+ * BLOOM_NO_ROOM in *refused_out, or n. Bit i of *added_out is set if item i was BLOOM_ADDED, clear otherwise. */
 size_t bloom_batch_add_all(const struct bloom_batch *batch, size_t from, struct bloom_filter *filter,
                            const struct bloom_journal *journal, struct errbuf *err, uint32_t *added_out,
                            enum bloom_add *refused_out);

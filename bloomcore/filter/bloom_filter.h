@@ -33,8 +33,7 @@ struct bloom_filter;
  * separately, which costs nothing until they are used. */
 size_t bloom_filter_bytes(const struct bloom_class *class);
 
-/* Creates an empty filter with a reference of its own to the class. 0, BLOOM_LIMIT, or -ENOMEM (nothing to undo
- * then). */
+/* Creates an empty filter with a reference to the class. 0, BLOOM_LIMIT, or -ENOMEM (nothing to undo then). */
 int bloom_filter_init(struct bloom_filter *filter, struct bloom_class *class, struct errbuf *err);
 
 /* bloom_filter_init() for a filter that at once replaces one that is no smaller: limits are not checked. */
@@ -77,9 +76,8 @@ uint64_t bloom_filter_changes(const struct bloom_filter *filter);
 /* The same, after all counted adds have set their bits: waits for running adds. */
 uint64_t bloom_filter_changes_settled(const struct bloom_filter *filter);
 
-/* Whether it is in its state after bloom_filter_init(): one layer, no adds, no bits (a loaded filter may have bits that
- * no count covers: RedisBloom's dumps do). Reads all words, which must be in memory, until it finds a bit: a
- * millisecond per 10 MB. */
+/* Whether it is as after bloom_filter_init(): one layer, no adds, no bits (RedisBloom's dumps may have bits that no
+ * count covers). Reads all words, which must be in memory, until it finds a bit: a millisecond per 10 MB. */
 bool bloom_filter_is_blank(const struct bloom_filter *filter);
 
 uint64_t bloom_filter_capacity(const struct bloom_filter *filter); /* sum over the layers */
@@ -101,16 +99,14 @@ int bloom_filter_create(struct bloom_pool *pool, const struct bloom_params *para
                         unsigned nlayers, struct bloom_filter **filter_out, struct errbuf *err);
 void bloom_filter_destroy(struct bloom_filter *filter); /* NULL is fine */
 
-/* A filter with a pool of its own, for a caller with one filter and no server around it. In the caller's storage; all
- * zero: there is none. */
+/* A filter with a pool of its own, for a caller with one filter and no server around it. All zero: there is none. */
 struct bloom_alone {
     struct bloom_pool *pool;
     struct bloom_filter *filter;
 };
 
 /* Creates an empty one. `shape` of its first layer; NULL: as the parameters demand. `params` NULL: it takes any number
- * of items and never grows, but layers may be appended. 0, BLOOM_REFUSED or -ENOMEM with the reason; nothing to undo
- * then. */
+ * of items and never grows, but layers may be appended. 0, BLOOM_REFUSED or -ENOMEM with the reason. */
 int bloom_alone_init(struct bloom_alone *alone, const struct bloom_shape *shape, const struct bloom_params *params,
                      struct errbuf *err);
 void bloom_alone_deinit(struct bloom_alone *alone); /* idempotent, of a zeroed one too */

@@ -22,8 +22,7 @@ void bloom_filter_layer(const struct bloom_filter *filter, unsigned index, struc
 void bloom_filter_expect_fill(struct bloom_filter *filter);
 
 /* Loading: sets the item count of a layer; appends a zeroed layer of a given shape. 0; BLOOM_REFUSED (no valid shape,
- * or of another variant than the filter's layers); BLOOM_LIMIT; -ENOMEM. The words are then written through
- * bloom_filter_layer(). */
+ * or of another variant than the filter's layers); BLOOM_LIMIT; -ENOMEM. bloom_filter_layer() then gives the words. */
 void bloom_filter_set_items(struct bloom_filter *filter, unsigned index, uint64_t items);
 int bloom_filter_append_layer(struct bloom_filter *filter, const struct bloom_shape *shape, struct errbuf *err);
 
@@ -53,8 +52,7 @@ struct bloom_layer;
 struct bloom_chained_layer;
 
 /* Creates a layer of this shape, records it in the journal (may be NULL), of a window with its first turn, and
- * publishes it. The caller excludes other growth of the filter. 0, BLOOM_LIMIT, -ENOMEM, or the result of the
- * journal. */
+ * publishes it. The caller excludes other growth. 0, BLOOM_LIMIT, -ENOMEM, or the result of the journal. */
 int bloom_filter_push_layer(struct bloom_filter *filter, const struct bloom_shape *shape, uint64_t capacity,
                             double rate, const struct bloom_turn *turn, const struct bloom_journal *journal,
                             struct errbuf *err);
@@ -66,8 +64,7 @@ int bloom_filter_push_anyway(struct bloom_filter *filter, const struct bloom_sha
 /* The layer with this index, below bloom_filter_nlayers(). */
 struct bloom_layer *bloom_filter_layer_at(const struct bloom_filter *filter, unsigned index);
 
-/* Adds a layer on top of `full`, unless another thread has done so; `journal` may be NULL. BLOOM_OK, or the status of
- * the failure. */
+/* Adds a layer on top of `full`, unless another has; `journal` may be NULL. BLOOM_OK, or the status of the failure. */
 int bloom_filter_grow(struct bloom_filter *filter, const struct bloom_layer *full, const struct bloom_journal *journal,
                       struct errbuf *err);
 

@@ -228,14 +228,12 @@ static inline bool bloom_layer_test(const struct bloom_layer *layer, struct bloo
 
 /* ---- memory ---- */
 
-/* Makes the words of a layer of the filter. The caller's memory after `layer` has bloom_layer_tail_bytes(geometry)
- * bytes. 0 or -ENOMEM. */
+/* Makes a layer's words. The caller's memory after `layer` has bloom_layer_tail_bytes(geometry) bytes. 0 or -ENOMEM. */
 int bloom_layer_init(struct bloom_pool *pool, const struct bloom_filter *filter, struct bloom_layer *layer,
                      const struct bloom_geometry *geometry, struct errbuf *err);
 void bloom_layer_deinit(struct bloom_pool *pool, struct bloom_layer *layer);
 
-/* Accounts for a new layer whose words are in memory, of a filter that had `before` bytes of words that can be
- * dropped. */
+/* Accounts for a new layer whose words are in memory, of a filter that had `before` bytes of droppable words. */
 static inline void bloom_pool_note_layer(struct bloom_pool *pool, const struct bloom_geometry *geometry,
                                          uint64_t before)
 {

@@ -141,8 +141,7 @@ static inline enum bloom_add bloom_layer_place(struct bloom_layer *newest, const
     return BLOOM_ADDED;
 }
 
-/* ---- adds to a filter that is being merged into, and to the filter that will replace it: bloom_twins.c explains twins
- * and their reason ---- */
+/* ---- adds to a filter that is being merged into, and to the filter that will replace it: see bloom_twins.c ---- */
 
 /* The one or two locks of an add to the filter. */
 struct bloom_locks {

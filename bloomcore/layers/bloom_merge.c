@@ -139,8 +139,7 @@ void bloom_filter_or(struct bloom_filter *dst, const struct bloom_filter *src, u
     }
 }
 
-/* Raises the count of a layer from `seen` to `items`, plus the items that others have added since it was seen; never
- * above its capacity. */
+/* Raises the count of a layer from `seen` to `items`, plus those that others added since; never above its capacity. */
 static void raise_items(struct bloom_filter *filter, unsigned index, uint64_t seen, uint64_t items)
 {
     struct bloom_layer *layer = bloom_filter_layer_at(filter, index);

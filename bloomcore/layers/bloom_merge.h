@@ -14,8 +14,7 @@
 #include "bloom_chain.h"
 
 /* Whether bit i of every layer means the same in both: equal parameters and variant, and equal shapes of the layers
- * that both have. Never true for windows: bloom_window.h. BLOOM_OK, or BLOOM_REFUSED with the difference in
- * `err`. */
+ * that both have. Never true for windows: bloom_window.h. BLOOM_OK, or BLOOM_REFUSED with the difference in `err`. */
 int bloom_filter_same_layout(const struct bloom_filter *a, const struct bloom_filter *b, struct errbuf *err);
 
 /* Appends empty layers of the shapes of `like` to `filter` until it has `nlayers`. A `filter` with a twin may grow by
@@ -23,8 +22,7 @@ int bloom_filter_same_layout(const struct bloom_filter *a, const struct bloom_fi
 int bloom_filter_append_like(struct bloom_filter *filter, const struct bloom_filter *like, unsigned nlayers,
                              struct errbuf *err);
 
-/* The counts of the sources, layer by layer. Together with the union's own counts they bound its number of items.
- * Zero-initialise. */
+/* The counts of the sources, layer by layer. They and the union's own counts bound its items. Zero-initialise. */
 struct bloom_union {
     uint64_t most[BLOOM_MAX_LAYERS]; /* the largest count of a source */
     uint64_t sum[BLOOM_MAX_LAYERS];

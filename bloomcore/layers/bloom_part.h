@@ -1,6 +1,5 @@
 /* bloom_part: the storage of a window (bloom_window.h): each of its layers belongs to a part, and the filter knows its
- * newest one. Internal to bloomcore, for code that treats layers of all filters; bloom_window_ring.h is for the
- * windows' own files. */
+ * newest one. For code that treats layers of all filters; bloom_window_ring.h is for the windows' own files. */
 #ifndef BLOOMERY_BLOOM_PART_H
 #define BLOOMERY_BLOOM_PART_H
 

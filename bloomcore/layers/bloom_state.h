@@ -27,8 +27,7 @@ void bloom_shape_state(const struct bloom_shape *shape, uint64_t bits_set, struc
 void bloom_filter_state(const struct bloom_filter *filter, struct bloom_state *state_out);
 
 /* An estimate from at most `sample` >= 1 words of each layer, spread over it: microseconds for thousands of words.
- * Layers of up to this many words are counted whole. The share of bits that are set is right to about 1 / sqrt(64 *
- * sample). */
+ * Layers of up to this many words are counted whole. The share of set bits is right to about 1 / sqrt(64 * sample). */
 void bloom_layer_state_sampled(const struct bloom_layer_view *layer, uint64_t sample, struct bloom_state *state_out);
 void bloom_filter_state_sampled(const struct bloom_filter *filter, uint64_t sample, struct bloom_state *state_out);
 

@@ -51,8 +51,7 @@ int redisbloom_check_first(uint64_t options, uint64_t growth, const struct redis
                            struct bloom_params *params_out, struct bloom_shape *shape_out, struct errbuf *err);
 
 /* The numbers of the oldest `nlayers` layers of a filter in this layout. The counts are never below the items in bits
- * that were read before. Other threads may add to the filter meanwhile. A filter of a fixed size gets the default
- * growth. */
+ * that were read before. Others may add meanwhile. A filter of a fixed size gets the default growth. */
 void redisbloom_describe(const struct bloom_filter *filter, unsigned nlayers, struct redisbloom_filter *out);
 
 #endif

@@ -9,8 +9,7 @@
 #include "redisbloom_size.h"
 #include "valkey.h"
 
-/* The vector code needs 4096 bits, or 8192 where sums are not halved by taking their absolute values (bloom_vector.c).
- */
+/* Vector code needs 4096 bits, or 8192 where sums are not halved by taking their absolute values (bloom_vector.c). */
 #define CASSANDRA                                                                                        \
     .hash = BLOOM_HASH_MURMUR3, .walk = BLOOM_WALK_SIGNED, .options_mask = 0xff, .max_k = BLOOM_MAX_K,   \
     .windows = true, .vector_bits = 4096, .valid = bloom_shape_has_no_numbers, .size = bloom_size_shape, \

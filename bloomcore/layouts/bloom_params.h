@@ -56,8 +56,7 @@ struct bloom_params {
     uint32_t expansion; /* capacity of a layer relative to the one before, 1..BLOOM_MAX_EXPANSION; 0: fixed size */
     uint8_t redisbloom; /* the options of a filter in another layout than Cassandra's (below); in that 0 */
 
-    /* Of a window (bloom_window.h), in Cassandra's layout or blocks; otherwise 0. The capacity is that of one window.
-     */
+    /* Of a window, in Cassandra's layout or blocks; otherwise 0. The capacity is that of one window. */
     uint8_t window_flags;  /* BLOOM_WINDOW_* */
     uint16_t window_parts; /* 1..BLOOM_WINDOW_MAX_PARTS */
     uint64_t window;       /* the time that items are kept, in microseconds, or the number of later items */

@@ -20,8 +20,7 @@ uint64_t bloom_first_capacity(const struct bloom_params *params, double *rate_ou
 /* The shape of the first layer of a new filter. BLOOM_OK or BLOOM_REFUSED. */
 int bloom_first_shape(const struct bloom_params *params, struct bloom_shape *shape_out, struct errbuf *err);
 
-/* In a layout whose layers state their numbers: the largest capacity that a new filter may have with these parameters;
- * 0: none. */
+/* In a layout whose layers state their numbers: the largest capacity of a new filter with these parameters; 0: none. */
 uint64_t bloom_first_most(const struct bloom_params *params);
 
 /* The capacity and the rate of the layer above `newest`, in a window of that level. BLOOM_OK or BLOOM_REFUSED. */
@@ -44,8 +43,7 @@ static inline uint64_t bloom_window_part_items(const struct bloom_params *params
     return (params->window + params->window_parts - 1) / params->window_parts;
 }
 
-/* Times of a part that began at `started_us`: when it takes no more items, and when it expires. INT64_MAX in a window
- * by items. */
+/* Times of a part that began at `started_us`: when it takes no more items, and when it expires; INT64_MAX by items. */
 int64_t bloom_window_ends(const struct bloom_params *params, int64_t started_us);
 int64_t bloom_window_expires(const struct bloom_params *params, int64_t started_us);
 

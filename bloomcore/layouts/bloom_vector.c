@@ -64,8 +64,7 @@ INLINE __m512i reduce(__m512i x, const struct modulus *modulus)
     return _mm512_min_epu64(rest, _mm512_sub_epi64(rest, modulus->bits));
 }
 
-/* The bits of step j of walks at x = base + j * dx, of which BLOOM_WALK_PRIME makes another number: bloom_walk_step().
- */
+/* The bits of step j of walks at x = base + j * dx: bloom_walk_step(). */
 INLINE __m512i bits_of(__m512i x, __m512i dx, unsigned j, const struct modulus *modulus)
 {
     if (modulus->prime && j == 1)

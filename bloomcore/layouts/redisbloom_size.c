@@ -11,8 +11,7 @@
 
 #define MAX_BITS (BLOOM_MAX_WORDS * 64)
 
-/* The number of hashes that RedisBloom takes for this many bits per entry, which is positive and finite. May be above
- * any limit. */
+/* RedisBloom's number of hashes for this many bits per entry (positive and finite). May be above any limit. */
 static double hashes_for(double bpe)
 {
     return ceil(LN2 * bpe);

@@ -15,8 +15,7 @@
 /* RedisBloom makes no new filter with a higher rate: it takes this one instead. */
 #define REDISBLOOM_MAX_RATE 0.25
 
-/* The layer that RedisBloom makes for `entries` items at rate `error`, with these options. BLOOM_OK, or BLOOM_REFUSED
- * with the reason. */
+/* The layer that RedisBloom makes for `entries` items at rate `error`. BLOOM_OK, or BLOOM_REFUSED with the reason. */
 int redisbloom_size(unsigned options, uint64_t entries, double error, struct bloom_shape *shape_out,
                     struct errbuf *err);
 

@@ -23,8 +23,7 @@ size_t bloom_keyring_used(struct bloom_pool *pool, uint64_t *ids, size_t max);
 /* The id of the key for new filters; 0: none. */
 uint64_t bloom_keyring_first(const struct bloom_pool *pool);
 
-/* The id of the filter's key if the key is not here, so that no item of the filter can be hashed. 0: the key is here,
- * or not needed. */
+/* The id of the filter's key if the key is not here, so that no item can be hashed. 0: it is here, or not needed. */
 uint64_t bloom_filter_missing_key(const struct bloom_filter *filter);
 
 /* Whether queries by bits are possible: it is a Bloom filter, and its key, if it has one, is here. */

@@ -251,8 +251,7 @@ void bloom_lock_take(struct bloom_lock *lock)
     lock_check_take(RANK_ADDS, lock);
     while (atomic_exchange_explicit(&lock->taken, true, memory_order_acquire)) {
         do {
-            /* The holder needs some thousand cycles; if it takes longer, it is not running and may need this
-             * processor. */
+            /* The holder needs some thousand cycles; longer: it is not running, and may need this processor. */
             if (++spins < 256)
                 pause_cpu();
             else

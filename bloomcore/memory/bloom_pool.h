@@ -20,8 +20,7 @@ void bloom_pool_destroy(struct bloom_pool *pool); /* NULL is fine; all classes m
 /* Bytes now held by the words of all filters of the pool. */
 uint64_t bloom_pool_bytes(const struct bloom_pool *pool);
 
-/* The part of these bytes that is in the callers' memory, after the filters; and the bytes of the pool's own headers of
- * grown layers. */
+/* The part of these bytes in the callers' memory, after the filters; and the bytes of headers of grown layers. */
 uint64_t bloom_pool_inline_bytes(const struct bloom_pool *pool);
 uint64_t bloom_pool_header_bytes(const struct bloom_pool *pool);
 
@@ -39,14 +38,12 @@ void bloom_pool_set_limits(struct bloom_pool *pool, uint64_t max_filter_bytes, u
  * It is called while locks of filters are held: it must not block. Before other threads use the pool. */
 void bloom_pool_set_overhead(struct bloom_pool *pool, uint64_t (*overhead)(void *ctx), void *ctx);
 
-/* Whether the limit of the whole pool leaves room for this many bytes. BLOOM_OK, or BLOOM_LIMIT with the numbers in
- * `err`. */
+/* Whether the pool's limit leaves room for this many bytes. BLOOM_OK, or BLOOM_LIMIT with the numbers in `err`. */
 int bloom_pool_room(struct bloom_pool *pool, uint64_t bytes, struct errbuf *err);
 
 /* Whether the host drops words when memory is short (bloom_resident.h), and brings them back; off at first. If on, new
  * words may pass the limit of the whole pool for a moment, but what could not be dropped, and the filter that has most
- * words, must have room together: so each filter can be brought back. If off, words that have been dropped count as in
- * use. Thread: any. */
+ * words, must have room together: so each filter can be brought back. If off, dropped words count. Thread: any. */
 void bloom_pool_set_evicts(struct bloom_pool *pool, bool on);
 
 /* The bytes, with the overhead, that would be in use if all words were dropped that can be. */

@@ -29,8 +29,7 @@
 struct bloom_layer;
 
 /* From this size on, words have a mapping of their own and begin BLOOM_ROOM_HEAD bytes after the beginning of a huge
- * page. From BLOOM_PAGES_MIN on, they are runs of pages that share mappings (bloom_pages.h). Smaller ones come from the
- * heap. */
+ * page. From BLOOM_PAGES_MIN on, they are runs of pages that share mappings (bloom_pages.h). Smaller ones: the heap. */
 #define BLOOM_MAPPED_BYTES BLOOM_ROOM_MIN_BYTES
 
 #define BLOOM_CACHE_LINE 64
@@ -68,8 +67,7 @@ void bloom_words_stay(struct bloom_maps *maps, _Atomic uint64_t *words, uint64_t
  * called for them before, and no other thread may use them. */
 _Atomic uint64_t *bloom_words_fill(struct bloom_maps *maps, _Atomic uint64_t *words, uint64_t nwords);
 
-/* ---- mappings: bloom_words.c makes them, bloom_settle.c moves their pages. Thread: one for each, except as noted ----
- */
+/* ---- mappings: bloom_words.c makes them, bloom_settle.c moves their pages. Thread: one for each ---- */
 
 #define BLOOM_HUGE_PAGE ((size_t)2 << 20)
 

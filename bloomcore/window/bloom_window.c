@@ -238,8 +238,7 @@ void bloom_window_clean(struct bloom_filter *filter)
 
 /* ---- turns, under pool->lock ---- */
 
-/* A free layer of this level. A small one is emptied for that; a large one, too, if it has not been emptied for a whole
- * turn. NULL: none. */
+/* A free layer of this level. A small one is emptied for that; a large one if it was not for a turn. NULL: none. */
 static struct bloom_layer *free_layer(struct bloom_filter *filter, unsigned level)
 {
     unsigned ring = bloom_filter_params(filter)->window_parts + BLOOM_WINDOW_SPARES, found = 0;

@@ -30,8 +30,7 @@ struct bloom_window_state {
 };
 void bloom_window_state(const struct bloom_filter *filter, struct bloom_window_state *state_out);
 
-/* Forgets the parts whose time is over. Cheap when none is. Returns whether dead layers wait for
- * bloom_window_clean(). */
+/* Forgets the parts whose time is over. Cheap if none is. Returns whether dead layers wait for bloom_window_clean(). */
 bool bloom_window_forget(struct bloom_filter *filter);
 
 bool bloom_filter_forgets(const struct bloom_filter *filter); /* whether it is a window */

@@ -166,8 +166,7 @@ static enum bloom_add place(struct adding *a, uint64_t bit[BLOOM_PROBE_BITS], bo
     return found ? present : BLOOM_ADDED;
 }
 
-/* Takes the locks of the add. Filters that became twins after the first look are not this add's: their merge waits for
- * it. */
+/* Takes the locks of the add. Filters that become twins later are not this add's: their merge waits for it. */
 static void lock(struct adding *a, const struct bloom_twin_slot *slot, struct bloom_locks *locks_out)
 {
     struct bloom_pool *pool = bloom_filter_class(a->filter)->pool;
@@ -204,8 +203,7 @@ static enum bloom_add try_add(struct adding *a, const struct bloom_twin_slot *sl
     return answer;
 }
 
-/* The journal of the filter that will get a place. The older twin does not matter any more for adds to the younger
- * one. */
+/* The journal of the filter that will get a place. The older twin does not matter for adds to the younger one. */
 static const struct bloom_journal *journal_of_lacking(struct adding *a)
 {
     if (a->lacks == &a->own || !a->journal)

@@ -44,8 +44,7 @@ struct bloom_seen {
     bool grows; /* the part continues in another layer; otherwise a new part begins */
 };
 
-/* Checks the ring as an add of n items does, and marks expired parts. Returns whether a turn is needed before. Locked.
- */
+/* Checks the ring as an add of n items does, and marks expired parts. Returns whether a turn comes before. Locked. */
 bool bloom_window_look(struct bloom_filter *filter, unsigned n, struct bloom_seen *seen_out);
 
 /* Makes place, unless another thread has. 0; otherwise the reason is in `err`. */

@@ -166,9 +166,8 @@ static int posix_link(void *ctx, const char *from, const char *to)
     return status(link(from, to));
 }
 
-/* libuv closes descriptors by its own system call, which ThreadSanitizer does not see. It recognises the reuse of a
- * number by open(), but not by opendir(). It would then report closedir() as a race with the former owner of the
- * number. */
+/* libuv closes descriptors by its own system call, which ThreadSanitizer does not see. It recognises a number's reuse
+ * by open(), but not by opendir(), and would then report closedir() as a race with the former owner of the number. */
 DIR *fs_open_dir(const char *path)
 {
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);

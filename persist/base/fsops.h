@@ -49,8 +49,7 @@ struct fsops {
     int (*size)(void *ctx, int fd, uint64_t *size_out);
     int (*truncate)(void *ctx, int fd, uint64_t size);
 
-    /* This part of the file, which has been written, as memory that is shared with it, ready to be written to. Whole
-     * pages. */
+    /* This part of the file, which has been written, as shared memory to write to. Whole pages. */
     int (*map)(void *ctx, int fd, uint64_t offset, size_t len, void **memory_out);
     void (*unmap)(void *ctx, void *memory, size_t len);
     int (*sync)(void *ctx, int fd); /* the data, and the metadata needed to read it back */
@@ -113,8 +112,7 @@ int fs_read_some(const struct fsops *fs, int fd, void *buf, size_t need, size_t 
 /* opendir() for callers that need more than names. The caller closes it by closedir(). NULL with errno. */
 DIR *fs_open_dir(const char *path);
 
-/* A new file under this name; an older one is removed, not emptied: after a failed sync of a file the effect of later
- * syncs is unknown. */
+/* A new file under this name; an older one is removed, not emptied: later syncs after a failed one prove nothing. */
 int fs_open_new(const struct fsops *fs, const char *path, unsigned flags, int *fd_out)
     __attribute__((warn_unused_result));
 

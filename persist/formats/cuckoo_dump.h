@@ -51,8 +51,7 @@ int cuckoo_head_plan(const struct cuckoo_head *head, struct dump_plan *plan_out,
 
 /* ---- values ---- */
 
-/* The dump of a filter, malloc'ed. DUMP_OK, -ENOMEM, or REDISBLOOM_LARGE with the number of bytes in *len_out when the
- * number is above `max`. */
+/* The dump of a filter, malloc'ed. DUMP_OK, -ENOMEM, or REDISBLOOM_LARGE, with its bytes in *len_out, above `max`. */
 int cuckoo_dump(const struct bloom_filter *filter, uint64_t max, unsigned char **dump_out, uint64_t *len_out)
     __attribute__((warn_unused_result));
 

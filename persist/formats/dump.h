@@ -43,8 +43,7 @@ struct dump_plan {
     uint64_t bytes; /* of the words of all layers */
     uint64_t items; /* of a cuckoo filter, as its numbers say; of others 0 */
 
-    /* Of a window only. A dump has ages, so that a machine with another clock can read it; the time of day tells how
-     * long ago it was taken. */
+    /* Of a window only. A dump has ages, for a machine with another clock; the time of day tells when it was taken. */
     int64_t taken_ms; /* Unix time */
     struct dump_turn {
         uint64_t number; /* as in struct bloom_turn */
@@ -123,8 +122,7 @@ int dump_read_whole(const void *data, size_t len, struct bloom_filter *filter, s
 
 /* ---- windows (dump_value.c) ---- */
 
-/* The part of a dump's header that only windows have (docs/DUMP.md). Internal to the dumps. Thread: any.
- */
+/* The part of a dump's header that only windows have (docs/DUMP.md). Internal to the dumps. Thread: any. */
 
 #define DUMP_WINDOW_BYTES 24 /* the window; then */
 #define DUMP_TURN_BYTES   16 /* for each layer */

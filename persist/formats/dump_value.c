@@ -1,5 +1,4 @@
-/* The value is the number of chunks, then each chunk as a string (rdb_reader.h). An engine may have compressed the
- * strings. */
+/* The value is the number of chunks, then each chunk as a string (rdb_reader.h). An engine may compress them. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -167,8 +166,7 @@ int dump_read_turns(const unsigned char *at, struct dump_plan *plan, struct errb
     return DUMP_OK;
 }
 
-/* Parts are as old as they were at the dump, plus the age of the dump. A dump from the future counts as a dump of
- * now. */
+/* Parts are as old as they were at the dump, plus the age of the dump. A dump from the future counts as one of now. */
 void dump_take_turns(const struct dump_plan *plan, struct bloom_filter *filter)
 {
     int64_t now_us = bloom_window_now_us(filter), since_ms = clock_unix_ms() - plan->taken_ms;

@@ -74,16 +74,14 @@ uint64_t filterdb_key_of_path(const char *path, size_t *len_out);
 #define BITS_FILE_HEADER_BYTES (72 + 8 + BLOOM_SEED_BYTES)
 
 /* A layer in the form for other programs: such a file, or a Filter.db for a layout of Cassandra's. Its size; its
- * header, whose length is returned. The words, or the beginning of them, follow the header. `items` is the number of
- * items in the layer. */
+ * header, whose length is returned. The words, or the beginning of them, follow the header. */
 uint64_t export_file_bytes(const struct bloom_shape *shape);
 size_t export_file_header(const struct bloom_params *params, const struct bloom_shape *shape, uint64_t items,
                           unsigned char out[BITS_FILE_HEADER_BYTES]);
 
 /* Reads the header of a file at `bytes`, which has `size` bytes or more files behind it; its bytes are those of
- * export_file_header(). Verifies every number;
- * the parameters are those of a filter whose first layer this is, and export_file_bytes() of the shape is not above
- * `size`. 0, or BLOOM_REFUSED with the reason. */
+ * export_file_header(). Verifies every number; the parameters are those of a filter whose first layer this is, and
+ * export_file_bytes() of the shape is not above `size`. 0, or BLOOM_REFUSED with the reason. */
 int bits_file_decode_header(const unsigned char *bytes, uint64_t size, struct bloom_params *params_out,
                             struct bloom_shape *shape_out, uint64_t *items_out, struct errbuf *err);
 
@@ -128,9 +126,8 @@ int filter_file_state(const struct filter_file *file, void (*progress)(void *ctx
                       struct bloom_state *state_out);
 
 /* The parameters that the file lacks, for a filter of fixed size with these bits; a shape with numbers of its own has
- * them. The capacity is the number of items
- * estimated from its bits, or bits * ln 2 / k (the usual capacity) if that is more; the rate is the rate at its
- * capacity. */
+ * them. The capacity is the number of items estimated from its bits, or bits * ln 2 / k (the usual one) if that is more;
+ * the rate is the one at its capacity. */
 void filter_file_params(const struct bloom_shape *shape, const struct bloom_state *state,
                         struct bloom_params *params_out);
 

@@ -106,8 +106,7 @@ int rdb_string_fits(const struct rdb_reader *reader, uint64_t got, uint64_t *len
 /* Each returns the end of the written bytes. */
 unsigned char *rdb_put_length(unsigned char *at, uint64_t value);
 
-/* A string; compressed if the caller asks for it and it makes the string smaller. Never longer than its length and the
- * string. */
+/* A string; compressed if the caller asks for it and that is smaller. Never longer than its length and the string. */
 unsigned char *rdb_put_string(unsigned char *at, const unsigned char *bytes, uint64_t len, bool compress);
 
 /* ---- values (rdb_value.c) ---- */

@@ -106,8 +106,7 @@ static bool parse_file(const char *file, struct sstable_name *name)
         return false;
     if (!has_format)
         return end > begin && split_owner(begin, end, name);
-    /* The format came together with short names: nothing is before the version, except for the mark of a temporary
-     * file. */
+    /* The format came together with short names: before the version is only the mark of a temporary file. */
     if (end > begin) {
         const struct slice mark = {begin, (size_t)(end - begin)};
         name->place = SSTABLE_UNSEALED;
@@ -179,8 +178,7 @@ static bool is_snapshot(struct slice directory, const char *begin, const char *e
            slice_equal(above, name->table);
 }
 
-/* The state that a directory between the table's directory and the file stands for; false: it is the table's
- * directory. */
+/* The state that a directory between the table's directory and the file stands for; false: the table's directory. */
 static bool take_place(struct slice directory, const char *begin, const char **end, struct sstable_name *name)
 {
     const char *above = *end;

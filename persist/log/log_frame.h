@@ -72,8 +72,7 @@ size_t log_frame_head(const struct log_frame *frame, uint64_t salt, unsigned cha
 size_t log_frame_open(const struct log_frame *frame, uint64_t salt, unsigned char head_out[LOG_FRAME_HEAD_MAX],
                       uint64_t *seed_out);
 
-/* The frame with this sequence number at the beginning of bytes[0..len): its length in bytes, or 0 if it is missing.
- */
+/* The frame with this sequence number at the beginning of bytes[0..len): its length in bytes, or 0 if it is missing. */
 size_t log_frame_parse(const unsigned char *bytes, size_t len, uint64_t salt, uint64_t sequence,
                        struct log_frame *frame_out);
 

@@ -203,8 +203,7 @@ static void clear(struct log_history *history)
     }
 }
 
-/* Those whose names are not in the log have the name of the save or of their record: their database is known when they
- * are resolved. */
+/* Those whose names are not in the log have the name of the save or of their record: resolving tells their database. */
 static int clear_database(struct log_history *history, uint64_t number, unsigned database)
 {
     if (!history->databases_cleared)

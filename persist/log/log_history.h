@@ -77,8 +77,7 @@ struct log_history_place {
     size_t index;
 };
 
-/* Returns the filter at that place and moves the place after it; NULL after the last one. The order is that of their
- * first records. */
+/* Returns the filter at that place and moves the place after it; NULL: no more. In the order of their first records. */
 const struct log_filter *log_history_next(const struct log_history *history, struct log_history_place *at);
 
 uint64_t log_history_highest_id(const struct log_history *history); /* in any record; 0: none */
@@ -86,8 +85,7 @@ uint64_t log_history_highest_id(const struct log_history *history); /* in any re
 /* Applies the log's exchanges of databases to *databases, which are those of the save. */
 void log_history_databases(const struct log_history *history, struct databases *databases);
 
-/* The number of control records that were skipped because they are valid only with a save that was not made
- * (LOG_BREAK). */
+/* The number of control records that were skipped: valid only with a save that was not made (LOG_BREAK). */
 uint64_t log_history_unjoined(const struct log_history *history);
 
 #endif

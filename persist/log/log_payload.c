@@ -60,8 +60,7 @@ void log_bytes_deinit(struct log_bytes *bytes)
 
 #define HAS_LEVEL  0x80 /* in the byte of the layout: a level follows the words */
 #define HAS_WINDOW 0x80 /* in the byte of RedisBloom's options: a window follows */
-/* There, too: the id of a key follows, behind the window. Tightening ratio and seed, and iterations of a cuckoo filter,
- * come after it. */
+/* There, too: a key's id follows the window; then tightening ratio and seed, and iterations of a cuckoo filter. */
 #define HAS_KEY 0x40
 
 static unsigned char *put_shape(unsigned char *at, const struct bloom_shape *shape)

@@ -112,8 +112,7 @@ _Static_assert(sizeof(struct log_place) == 16 && sizeof(struct log_payload_head)
                    sizeof(struct log_group) == 16,
                "as in the file");
 
-/* The bits of an item's ordinal. Above them can be other data, as the item's check. No layer has room for as many
- * items. */
+/* The bits of an item's ordinal. Above them can be its check. No layer has so many items. */
 #define LOG_ORDINAL_BITS 40
 #define LOG_ORDINAL_MASK ((UINT64_C(1) << LOG_ORDINAL_BITS) - 1)
 
@@ -142,8 +141,7 @@ enum log_status {
     LOG_NEWER = 2,   /* written by a newer version; likewise. Never passed over, in no mode of reading */
 };
 
-/* Reads each of these bytes at most once and no others, for any contents. An enum log_status or the result of
- * the visitor. */
+/* Reads each of these bytes at most once, and no others. An enum log_status or the result of the visitor. */
 int log_payload_decode(const unsigned char *bytes, size_t len, bool has_controls, const struct log_visitor *visitor,
                        struct errbuf *err);
 

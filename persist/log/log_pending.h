@@ -75,8 +75,7 @@ int log_pending_settled(struct log_pending *pending) __attribute__((warn_unused_
  * it cannot be told. */
 void log_pending_look(struct log_pending *pending);
 
-/* After SIGBUS: the path of this process's file if it is shorter than what is mapped of it; otherwise NULL. A signal
- * handler may call it. */
+/* After SIGBUS: the path of this process's file if it is shorter than what is mapped of it; else NULL. Signal-safe. */
 const char *log_pending_truncated(void);
 
 /* Chunks that a queue keeps for its next records: zero-initialise. Thread: the queue's. */
@@ -85,8 +84,7 @@ struct pending_spare {
     size_t n;
 };
 
-/* Reserves n chunks. When none is free the file grows, by 1 MB at a time. 0, -ENOMEM or another
- * -errno. */
+/* Reserves n chunks. When none is free the file grows, by 1 MB at a time. 0, -ENOMEM or another -errno. */
 int log_pending_reserve(struct log_pending *pending, struct pending_spare *spare, size_t n)
     __attribute__((warn_unused_result));
 

@@ -68,9 +68,7 @@ struct log_reader_summary {
     uint64_t pending;       /* processes whose records were pending when they died */
 };
 
-/* Verifies the log. LOG_OK, LOG_DAMAGED or LOG_NEWER (the errbuf has the place and the reason), the result of
- * on_control, or -errno.
- */
+/* LOG_OK, LOG_DAMAGED or LOG_NEWER (the errbuf says where and why), the result of on_control, or -errno. */
 int log_reader_open(const struct log_reader_options *options, struct log_reader **reader_out,
                     struct log_reader_summary *summary_out, struct errbuf *err) __attribute__((warn_unused_result));
 void log_reader_close(struct log_reader *reader); /* NULL is fine */

@@ -59,8 +59,7 @@ struct bytes {
 __attribute__((format(printf, 3, 4))) void log_report(const struct log_reader *r, enum store_severity severity,
                                                       const char *fmt, ...);
 
-/* Finds the segments and reads their headers: r->segments, in the order of their numbers. An enum log_status or -errno.
- */
+/* Finds the segments and reads their headers: r->segments, by their numbers. An enum log_status or -errno. */
 int log_find_segments(struct log_reader *r, struct errbuf *err);
 
 /* Reads the records of this process that were pending when it died, after its last frame; none if they are not needed.
@@ -83,8 +82,7 @@ bool log_has_ended(const struct log_reader *r, uint64_t process);
 /* The files of pending records that TAIL names, and the log does not call needless, are there. An enum log_status. */
 int log_find_pending(struct log_reader *r, struct errbuf *err);
 
-/* `err` names the fault but not the file. LOG_OK if the loss is accepted; otherwise LOG_DAMAGED, with the file added.
- */
+/* `err` names the fault but not the file. LOG_OK: the loss is accepted; otherwise LOG_DAMAGED, with the file added. */
 int log_found_damage(struct log_reader *r, const struct segment *segment, struct errbuf *err);
 
 #endif

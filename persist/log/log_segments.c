@@ -184,8 +184,7 @@ static int write_segment(const struct log_reader *r, uint64_t number, const stru
     return rc;
 }
 
-/* A copy: its valid frames, and a mark that they are synced and, unless there are pending records, all of the process.
- */
+/* A copy: its valid frames, and a mark that they are synced and, unless there are pending records, all of it. */
 static int settle_segment(struct log_reader *r, const struct segment *last, struct errbuf *err)
 {
     struct log_frame mark = {.sequence = r->expected - r->pending.n, .has_controls = true};
@@ -537,8 +536,7 @@ static int note_for_deletion(void *ctx, const char *name)
     return 0;
 }
 
-/* Not synced: a file that comes back after a crash is deleted again. Versions up to 0.3.2 named the newest segment in
- * MANIFEST.log. */
+/* Not synced: it may come back after a crash. Versions up to 0.3.2 named the newest segment in MANIFEST.log. */
 int log_delete_before(const struct fsops *fs, const char *dir, uint64_t segment, struct errbuf *err)
 {
     struct deletion d = {.segment = segment};

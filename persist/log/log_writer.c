@@ -190,8 +190,7 @@ static int begin_draft(struct log_writer *w, struct errbuf *err)
     return rc != 0 ? writer_fail(w, rc, "cannot start it", err) : 0;
 }
 
-/* It gets its name when it is on the disk, with the frames that it has: its header makes the same frames in earlier
- * segments void. */
+/* It gets its name when it is on the disk, with the frames that it has: they are void in earlier segments. */
 static int name_segment(struct log_writer *w, struct errbuf *err)
 {
     struct path draft, path;

@@ -49,20 +49,17 @@ int log_writer_put(struct log_writer *writer, const void *bytes, size_t len, str
     __attribute__((warn_unused_result));
 int log_writer_end(struct log_writer *writer, struct errbuf *err) __attribute__((warn_unused_result));
 
-/* Whether a sync must come before the next frame: for the bound of unsynced bytes, or because the next frame belongs to
- * another segment. */
+/* Whether a sync must come before the next frame: for the bound of unsynced bytes, or for a new segment. */
 bool log_writer_is_due(const struct log_writer *writer);
 
 /* Syncs all frames. 0, or -errno: the log has failed. Free of cost when all are synced. */
 int log_writer_sync(struct log_writer *writer, struct errbuf *err) __attribute__((warn_unused_result));
 
 /* Writes and syncs a mark if all frames are synced and the log does not say so yet. A frame says how far earlier frames
- * were synced; the mark says it of the last frame. `ends`: and that this process has no more records. 0, or -errno: the
- * log has failed. */
+ * were synced; the mark says it of the last frame. `ends`: and that this process has no more records. 0 or -errno. */
 int log_writer_mark(struct log_writer *writer, bool ends, struct errbuf *err) __attribute__((warn_unused_result));
 
-/* Begins a new segment for all later frames and returns its number. All earlier frames are synced then. 0, or -errno:
- * the log has failed. */
+/* Begins a new segment for all later frames and returns its number. All earlier frames are synced then. 0 or -errno. */
 int log_writer_rotate(struct log_writer *writer, uint64_t *segment_out, struct errbuf *err)
     __attribute__((warn_unused_result));
 

@@ -13,8 +13,7 @@
 #define NODE_HEAD 3
 #define STEPS_MAX 100000 /* more than a key of 65,535 bytes can have */
 
-/* A node with children or a payload left to visit. `next` 0: its payload; i: child i - 1, in the direction of the
- * walk. */
+/* A node with children or payload left. `next` 0: its payload; i: child i - 1, in the direction of the walk. */
 struct partitions_step {
     uint64_t at;
     unsigned next;

@@ -97,21 +97,17 @@ int partitions_db_next(struct partitions_db *trie, struct partition_place *place
 
 /* ---- Summary.db ---- */
 
-/* The last partition key of an SSTable, as its Summary.db has it (docs/FORMAT.md, section 19), since
- * version ia and before tries. Databases write the file again if it is missing or wrong, so it need not be there or be
- * right. Thread: any. */
+/* The last partition key of an SSTable, as its Summary.db has it (docs/FORMAT.md, section 19), since version ia and
+ * before tries. Databases write the file again if it is missing or wrong, so it may be absent or wrong. Thread: any. */
 
-/* `path` is of the Summary.db, `name` of any file of the SSTable. 0; -EINVAL: the file is not whole, or another; or
- * -errno. */
+/* `path` is of the Summary.db, `name` of any file of the SSTable. 0; -EINVAL: not whole, or another file; or -errno. */
 int summary_db_last(const struct fsops *fs, const char *path, const struct sstable_name *name,
                     unsigned char key_out[SSTABLE_KEY_MAX], size_t *len_out);
 
 /* ---- Statistics.db ---- */
 
-/* The false-positive rate that a table asked for when an SSTable was written (bloom_filter_fp_chance),
- * its partitioner, and the number of its partitions, from its Statistics.db (docs/FORMAT.md, section 21). Since version
- * ka. Thread: any.
- */
+/* The false-positive rate that a table asked for when an SSTable was written (bloom_filter_fp_chance), its partitioner,
+ * and the number of its keys, from its Statistics.db (docs/FORMAT.md, section 21). Since version ka. Thread: any. */
 
 struct statistics_validation {
     double rate;
@@ -129,8 +125,7 @@ int statistics_db_partitions(const struct fsops *fs, const char *path, uint64_t 
 /* Whether the Scylla.db of an SSTable may bind its Filter.db, so that ScyllaDB refuses another one, or
  * cannot read it (docs/FORMAT.md, section 21). Thread: any. */
 
-/* 0: nothing in it is about the filter. -EINVAL with the reason: it may be, or the file is damaged. Or -errno with the
- * reason. */
+/* 0: nothing in it is about the filter. With the reason -EINVAL (it may be, or the file is damaged) or -errno. */
 int scylla_db_leaves_filter(const struct fsops *fs, const char *path, struct errbuf *err);
 
 #endif

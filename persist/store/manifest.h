@@ -113,8 +113,7 @@ struct manifest_save {
     struct databases databases;
 };
 
-/* Whether these numbers are in a MANIFEST's range: a save must be readable, and the next save counts on from it. 0 or
- * -EOVERFLOW. */
+/* Whether these numbers are in a MANIFEST's range: a save must be readable, and the next counts on. 0 or -EOVERFLOW. */
 int manifest_check_numbers(const struct manifest_save *save, struct errbuf *err);
 
 /* Bytes of all layers as Filter.db files. */

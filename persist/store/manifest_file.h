@@ -1,5 +1,4 @@
-/* manifest_file: a MANIFEST as a file, and single records in it: read by offset, or appended. Internal to
- * persist. */
+/* manifest_file: a MANIFEST as a file, and single records in it: read by offset, or appended. Internal to persist. */
 #ifndef BLOOMERY_MANIFEST_FILE_H
 #define BLOOMERY_MANIFEST_FILE_H
 
@@ -13,8 +12,7 @@
 
 /* ---- reading ---- */
 
-/* Keeps a window of the file, so that records read in the order of the file cost one read per window. One per thread.
- */
+/* Keeps a window of the file: records read in the file's order cost one read per window. One per thread. */
 struct record_reader {
     const struct fsops *fs;
     int fd;
@@ -66,8 +64,7 @@ static inline uint64_t record_writer_offset(const struct record_writer *writer)
 int record_written(struct record_writer *writer);
 int record_writer_flush(struct record_writer *writer);
 
-/* Reads the lines in [from, to) of another file, adds them to `hash`, and appends them unchanged if `keep`. 0, FS_ENDS
- * or -errno. */
+/* Reads the lines [from, to) of another file, adds them to `hash`, and appends them if `keep`. 0, FS_ENDS or -errno. */
 int record_copy(struct record_writer *writer, int fd, uint64_t from, uint64_t to, bool keep, XXH3_state_t *hash);
 uint64_t record_writer_digest(const struct record_writer *writer); /* of all lines so far */
 

@@ -102,8 +102,7 @@ static const char *scan_word(struct scan *scan, const char *key, size_t *len_out
     return start;
 }
 
-/* A number above 0 and below `limit`. `last`: the one that was read before; most filters of a MANIFEST have its text.
- */
+/* A number above 0 and below `limit`. `last`: the one that was read before; most filters have its text. */
 static double scan_real(struct scan *scan, const char *key, double limit, struct manifest_real *last)
 {
     char canonical[MANIFEST_RATE_SIZE];

@@ -191,8 +191,7 @@ int store_read_bits(struct store *store, uint64_t id, struct bloom_filter *filte
 void store_quarantine(struct store *store, uint64_t id);
 
 /* Gives up a quarantined filter (an operator deletes it): the next save leaves it out and keeps its files in
- * quarantine/. 0, or STORE_NOT_FOUND when no quarantined filter has this id. Takes effect in memory at once, costs
- * nothing. */
+ * quarantine/. 0, or STORE_NOT_FOUND when no quarantined filter has this id. Takes effect at once, costs nothing. */
 int store_forget(struct store *store, uint64_t id);
 
 #endif

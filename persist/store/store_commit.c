@@ -1,6 +1,5 @@
 /* A save, second part: the records of all filters that have not changed are copied into the new MANIFEST as they are,
- * and it is made valid by renaming it. The rename is the moment at which the save takes place; then superseded files
- * go. */
+ * and it is made valid by renaming it. The save takes place with the rename; then superseded files go. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,8 +12,7 @@
 
 /* ---- which filters ---- */
 
-/* A filter that was yielded before it was given up is in this save, and so are its files; the next save leaves it
- * out. */
+/* A filter that was yielded before it was given up is in this save, and so are its files; the next leaves it out. */
 static void leave_out(struct save *save)
 {
     struct store *store = save->store;
@@ -28,8 +26,7 @@ static void leave_out(struct save *save)
     lock_give(&store->lock);
 }
 
-/* A filter that store_write() had written before a crash, and that could not be loaded. The source does not yield
- * it. */
+/* A filter that store_write() had written before a crash, and that could not be loaded: the source lacks it. */
 static int settle_written(struct save *save, const struct fate *written, struct errbuf *err)
 {
     struct parsed_record parsed;
@@ -103,8 +100,7 @@ static int find_superseded(struct save *save, struct errbuf *err)
 
 /* ---- the records that have not changed ---- */
 
-/* Reads the committed MANIFEST once from front to back, unneeded lines included, to find out whether it has changed
- * since it was verified. */
+/* Reads the committed MANIFEST once from front to back, to find out whether it has changed since it was verified. */
 struct copying {
     struct save *save;
     uint64_t from;      /* the start of the stretch */

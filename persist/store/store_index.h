@@ -40,8 +40,7 @@ struct store_index {
     uint64_t seed;   /* of the hashes: names come from strangers */
 };
 
-/* The value by which a save checks, without reading the record, that a filter still has the name and the expiry of its
- * record. */
+/* By this a save checks, without reading the record, that a filter still has the name and the expiry of its record. */
 uint64_t index_facts(const struct store_index *index, const char *name, size_t len, int64_t expires_ms);
 
 /* 0, -ENOMEM, or -EFBIG beyond 2^32 - 2 entries. Adding the id of an entry that is there makes that one DROPPED. */

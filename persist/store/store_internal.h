@@ -130,8 +130,7 @@ int store_sync_filters(struct store *store, struct errbuf *err);
 void store_remove(struct store *store, const struct file_list *list);
 void store_remove_again(struct store *store);
 
-/* Adds the filter's files that are not in `but` (may be NULL) to the list. A pack is not a file of its filters.
- * 0 or -ENOMEM. */
+/* Adds the filter's files that are not in `but` (may be NULL) to the list; a pack is none. 0 or -ENOMEM. */
 int store_list_files(struct file_list *list, const struct manifest_filter *filter, const struct manifest_filter *but);
 
 /* ---- files that the MANIFEST does not name (store_files.c) ---- */
@@ -192,8 +191,7 @@ int fates_list(struct store *store, enum fate_state from, const struct store_ind
 /* Called before a load: drops records whose filters a save has by now. */
 void fates_drop_saved(struct store *store);
 
-/* Called before a save: notes the published filters. After its commit: drops what it has settled; `next` is its
- * index. */
+/* Called before a save: notes the published filters. After its commit: drops what it settled; `next` is its index. */
 void fates_begin(struct store *store);
 void fates_end(struct store *store, const struct store_index *next);
 void fates_deinit(struct store *store);

@@ -135,8 +135,7 @@ void kept_report(struct save *save)
 
 /* These are files of quarantined filters that an operator has deleted. They get a second name in `quarantine/<id of the
  * filter>/` before a MANIFEST leaves them out. So nothing needs repair after a crash, and a file that no MANIFEST names
- * can always be removed. A save that cannot keep them fails, rather than lose files that an operator may want to
- * repair. */
+ * can always be removed. A save that cannot keep them fails: an operator may want to repair them. */
 
 #define QUARANTINE_DIR "quarantine"
 

@@ -216,8 +216,7 @@ static int load_number(struct load_thread *thread, size_t i, struct errbuf *err)
                             : load_written(thread, thread->loading->written[i - index->count], err);
 }
 
-/* Takes neighbours, whose records and packs are read together; fewer towards the end, so that all threads end
- * together. */
+/* Takes neighbours, whose records and packs are read together; fewer towards the end: all threads end together. */
 static bool take_numbers(struct loading *loading, size_t *from_out, size_t *to_out)
 {
     size_t total = loading->store->committed.index.count + loading->nwritten;

@@ -119,8 +119,7 @@ static int compare_live(const void *a, const void *b)
     return ((*left)->live > (*right)->live) - ((*left)->live < (*right)->live);
 }
 
-/* Small packs: up to the last one that is no larger than all smaller ones and the `sum` that is rewritten anyway,
- * together. */
+/* Small packs: up to the last one that is no larger than all smaller ones and the `sum` to be rewritten, together. */
 static void choose_small(struct pack_use **small, size_t count, uint64_t sum)
 {
     size_t chosen = 0;

@@ -19,8 +19,7 @@
 
 /* ---- the index ---- */
 
-/* An open-addressing table of entry numbers over an array. Nothing is ever taken out of the table: dropped entries are
- * skipped. */
+/* An open-addressing table of entry numbers over an array. Nothing is taken out: dropped entries are skipped. */
 
 #define MIN_SLOTS 64
 
@@ -301,8 +300,7 @@ static bool same_files(const struct manifest_filter *a, const struct manifest_fi
     return same;
 }
 
-/* A save moves filters from one pack to another, and removes the first one when the last save no longer has its
- * record. */
+/* A save moves filters from one pack to another, and removes the first one when the last save lacks its record. */
 int store_read_bits(struct store *store, uint64_t id, struct bloom_filter *filter, struct errbuf *err)
 {
     struct manifest_filter *record = NULL, *now = NULL;

@@ -52,8 +52,7 @@ static int add_entry(struct save *save, const struct index_entry *entry, struct 
     return rc;
 }
 
-/* Makes the record of this id that this save has written void; its files are superseded except for those of `by` (may
- * be NULL). */
+/* Makes this save's record of this id void; its files are superseded except for those of `by` (may be NULL). */
 static int drop_record(struct save *save, uint64_t id, const struct manifest_filter *by, struct errbuf *err)
 {
     struct index_entry *entry = index_get(&save->next, id);

@@ -1,6 +1,5 @@
-/* Single filters that are on disk before a save has them, and filters in quarantine: the map of fates. The records of
- * the former are kept here until a save has taken the files over or no longer needs them; after a crash the log hands
- * the records in again. */
+/* Single filters that are on disk before a save has them, and filters in quarantine: the map of fates. Records of the
+ * former are kept until a save has taken over the files or does not need them; after a crash the log has them. */
 
 #include <errno.h>
 #include <inttypes.h>

@@ -23,8 +23,7 @@ enum tcp_sharing { TCP_ALONE, TCP_SHARED };
 int tcp_bind(const char *address, const char *port, enum tcp_sharing sharing, struct tcp_socket *socket_out,
              struct errbuf *err);
 
-/* Shares a socket's port with others of this user that are shared, or does so no longer: checked when a socket is bound
- * and begins to listen. */
+/* Shares a socket's port with this user's shared ones, or ends that: checked when a socket is bound and listens. */
 void tcp_share(int fd, bool yes);
 
 /* The name of a socket with this address and port. */

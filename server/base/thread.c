@@ -9,14 +9,12 @@
 #include <unistd.h>
 
 /* Nice value of background threads: a tenth of the share of others. SCHED_IDLE would give next to none, and workers
- * would wait for a thread that holds the lock of the address space: the slowest requests took ten times as long,
- * measured. */
+ * would wait for a thread with the lock of the address space: the slowest requests took ten times as long. */
 #define GIVES_WAY 10
 
 #define NICE_MAX 19
 
-/* Of a thread: the frame of a signal has up to 11 KB where processors have large registers, and the unwinder takes
- * some. */
+/* Of a thread: the frame of a signal has up to 11 KB where processors have large registers, the unwinder takes some. */
 #define SIGNAL_STACK 65536
 
 unsigned thread_processors(void)

@@ -1,6 +1,5 @@
 /* handlers: the functions of the rows of the command table. Each runs one call: it reads the arguments, whose number
- * fits the row's arity, and writes one reply, or defers (command_defer()). Thread: the worker's, in an RCU read
- * section. */
+ * fits the row's arity, and writes one reply, or defers (command_defer()). Thread: the worker's, an online reader. */
 #ifndef BLOOMERY_HANDLERS_H
 #define BLOOMERY_HANDLERS_H
 

@@ -18,8 +18,7 @@ struct transaction;
 /* Whether all other workers stand still, and no deferred command reads or changes filters, until this command ends. */
 bool command_is_alone(const struct command_ctx *ctx);
 
-/* Makes the connection wait until that is so; the handler, which must not reply, is called again (ctx->later is set).
- */
+/* Makes the connection wait until that is so; the handler must not reply, and is called again (ctx->later). */
 void command_wait_to_be_alone(struct command_ctx *ctx);
 
 /* Runs the commands of a transaction; each writes its reply. */
@@ -33,8 +32,7 @@ void command_pause_changed(struct command_ctx *ctx, bool all);
 #define SLEEP_FOR_EVER INT64_MAX
 
 /* Makes the connection wait for `ms` (>= 0) milliseconds and then gives it the reply, which is text on the wire, the
- * same in both protocols, and constant. `timed`: the time counts as the command's. The handler must not reply itself.
- */
+ * same in both protocols, and constant. `timed`: the time counts as the command's. The handler must not reply. */
 void command_sleep(struct command_ctx *ctx, int64_t ms, const char *reply, bool timed);
 
 /* WAITAOF: makes the connection wait until all earlier records are on the disk and the log is complete, for at most

@@ -182,9 +182,7 @@ int config_set(struct config *cfg, struct slice name, struct slice value, enum c
 int config_check(const struct config *cfg, enum config_source source, struct errbuf *err)
     __attribute__((warn_unused_result));
 
-/* The bytes that a setting with CONFIG_OR_SHARE represents, where its percentage is one of `whole`. Not for
- * CONFIG_AUTO.
- */
+/* The bytes that a setting with CONFIG_OR_SHARE represents, a percentage of `whole`. Not for CONFIG_AUTO. */
 #define CONFIG_SHARE (UINT64_C(1) << 63) /* ored to a percentage, 1..100, in place of bytes */
 #define CONFIG_AUTO  CONFIG_SHARE        /* "auto" */
 uint64_t config_share(uint64_t value, uint64_t whole);

@@ -18,8 +18,7 @@
 
 /* ---- the gate ---- */
 
-/* All workers stand still between gate_close() and gate_open(): no add runs, and all acknowledged adds are in memory.
- */
+/* Between gate_close() and gate_open() all workers stand still: no add runs, acknowledged ones are in memory. */
 static void gate_close(struct server *server, struct worker_gate *gate)
 {
     sem_init(&gate->passed, 0, 0);
@@ -124,8 +123,7 @@ static void tell_lost(struct main_loop *ml, const struct errbuf *err)
 
 /* ---- the end ---- */
 
-/* The save at the end, in two parts: the earlier changes while clients are still served, then after the gate the few
- * later ones. */
+/* The save at the end, in two parts: earlier changes while clients are served, and after the gate the few others. */
 static bool save_at_the_end(struct main_loop *ml, int64_t most_ms, struct errbuf *err)
 {
     if (saver_run_final(ml->server->persistence->saver, most_ms, err) >=

@@ -37,8 +37,7 @@ static struct worker *least_loaded(struct server *server)
     return best;
 }
 
-/* Takes up to `most` connections. False when none can be taken: the event would come back at once, again and
- * again. */
+/* Takes up to `most` connections. False when none can be taken: the event would come back at once, again and again. */
 static bool accept_some(struct listener *listener, int64_t most)
 {
     struct server *server = listener->main_loop->server;

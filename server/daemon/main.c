@@ -1,5 +1,4 @@
-/* bloomeryd: arguments, settings, set-up, run, tear-down; nothing else. The parts are torn down in the reverse order of
- * their set-up. */
+/* bloomeryd: arguments, settings, set-up, run, tear-down. The parts are torn down in reverse order. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>

@@ -48,8 +48,7 @@ static void settled(uv_work_t *work, int status)
     settler->running = false;
 }
 
-/* Starts a pass over the filters, unless the last one is still running. Not during a replay, which writes words without
- * their filter's lock. */
+/* Starts a pass over the filters, unless the last one is still running. Not in a replay, which writes without locks. */
 static void settler_tick(struct settler *settler)
 {
     if (settler->running || settler->stop || bloom_pool_is_settled(settler->pool))
@@ -233,8 +232,7 @@ static void on_wake(uv_async_t *async)
     }
 }
 
-/* Has the main thread do the task, and waits. Nothing is done once the end is decided: the main thread may have
- * ended. */
+/* Has the main thread do the task, and waits. Nothing is done once the end is decided: main may have ended. */
 static void ask(struct server *server, struct main_loop_task *task)
 {
     struct main_loop *ml = server->threads.main_loop;

@@ -139,8 +139,7 @@ struct main_loop {
     struct loading load;
 };
 
-/* Opens the listening sockets of the settings. 0, or -1 with the reason in `err`; main_loop_deinit() closes them in any
- * case. */
+/* Opens the listening sockets of the settings. 0, or -1 with the reason in `err`; main_loop_deinit() closes them. */
 int main_loop_listen(struct main_loop *ml, struct errbuf *err);
 
 /* Initialises the loop without running it. 0 or -errno. */
@@ -160,8 +159,7 @@ void main_loop_end(struct main_loop *ml, enum end_event event);
 /* The loading thread has ended: for load_start(). Thread: any. */
 void main_loop_loaded(struct server *server);
 
-/* Accepts connections until the load fails or the daemon ends; then the workers stand still and the last save is
- * done. */
+/* Accepts connections until the load fails or the daemon ends; then workers stand still and the last save is done. */
 void main_loop_run(struct main_loop *ml);
 
 /* After main_loop_run(): whether the daemon ends before all is loaded. */

@@ -412,8 +412,7 @@ DESTROYS(readers, residency_stop(server->persistence->residency))
 DESTROYS(expirer, expirer_destroy(server->persistence->expirer))
 DESTROYS(web, web_stop(server->threads.web))
 
-/* A part that fails is stopped like those that have started. NULL: no call, as the load starts the part later, or
- * another part stops it. */
+/* A part that fails is stopped like those that have started. NULL: the load starts it, or another part stops it. */
 static const struct part {
     enum server_parts set;
     const char *name;

@@ -70,8 +70,7 @@ struct conn_input {
     int64_t eof_seen_ms; /* time at which the end was noticed during a wait, before it was read; 0: not */
 };
 
-/* A large reply, or what was pending before one. Neither is copied, and reply-buffer-limit does not count them: a DUMP
- * may be larger. */
+/* A large reply, or what was pending before one. Not copied, and beyond reply-buffer-limit: a DUMP may be larger. */
 struct conn_ahead {
     struct conn_ahead *next;
     struct buf buf;
@@ -144,8 +143,7 @@ void conn_count_memory(struct conn *conn);
 /* Notes the bytes that maxmemory-clients limits. 0 when it is closed, or must not be (client_limit.c). */
 void client_limit_note(struct conn *conn, size_t held);
 
-/* Called before a command or a push writes into conn->output.buf: lends it a buffer and schedules the send at the end
- * of the iteration. */
+/* Called before a command or a push writes into conn->output.buf: lends it a buffer and schedules its send. */
 void conn_will_reply(struct conn *conn);
 
 /* Appends a whole reply; `reply` is then empty. A large one is not copied. */
@@ -190,9 +188,7 @@ static inline struct conn *conn_of_session(struct session *session)
 }
 
 /* Whether these bytes of the running command are in the connection's own buffer; and that buffer, which passes to the
- * caller. The caller frees it in a later event of the loop, as the rest of the input is copied from it when the command
- * returns.
- */
+ * caller. The caller frees it in a later event, as the rest is copied when the command returns. */
 bool conn_has_input(const struct conn *conn, const char *bytes);
 void *conn_give_input(struct conn *conn);
 

@@ -102,8 +102,7 @@ void conns_send(struct io *io)
 
 /* ---- ten times a second ---- */
 
-/* Closes a client that has been over the soft limit of its class for too long (client-output-buffer-limit). True if it
- * was closed. */
+/* Closes a client that is over its class's soft limit for too long (client-output-buffer-limit). True if it did. */
 static bool is_over_soft_limit(struct conn *conn)
 {
     const struct config *config = server_config(conn->io->server);

@@ -154,8 +154,7 @@ static inline bool io_all_noticed(const struct server *server, enum notice notic
     return i == server->threads.nworkers;
 }
 
-/* conns: all connections of a loop: the parts that they share, the end of an iteration, the checks ten times a second,
- * and the end. */
+/* conns: all connections of a loop: what they share, the end of an iteration, ten checks a second, and the end. */
 
 /* Sets up *io, which is zero-initialised but for the loop. 0 or -ENOMEM; conns_deinit() in any case, after its handles
  * have been closed. */

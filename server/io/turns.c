@@ -12,8 +12,7 @@ static void wait_for_idle(struct conn_link *waiting, struct conn_link *link, uv_
         uv_idle_start(idle, serve);
 }
 
-/* A connection with more input at the end of its turn gets another one in the next round, after the others and after
- * new input. */
+/* A connection with more input at the end of its turn gets another in the next round, after others and new input. */
 static void take_turns(uv_idle_t *handle)
 {
     struct turns *turns = handle->data;

@@ -107,8 +107,7 @@ static void put_break(struct journal *j)
         j->changes.first_break = j->changes.queue.end.number - 1;
 }
 
-/* Each note leaves room for a LOG_BREAK. A missing LOG_BREAK comes late: only a save that begins after it is good
- * enough. */
+/* Each note leaves room for a LOG_BREAK. A missing LOG_BREAK comes late: only a save after it is good enough. */
 static int note(struct journal *j, const struct log_control *control)
 {
     int status = controls_reserve(&j->changes.queue, control->name_len + control->record_len + 2 * BREAK_ROOM);

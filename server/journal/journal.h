@@ -37,8 +37,7 @@ struct log_reader;
 
 enum journal_policy { JOURNAL_ALWAYS, JOURNAL_EVERYSEC, JOURNAL_NO }; /* `appendfsync` */
 
-/* Records of one worker that may wait for the log thread: 6 to 10 MB, the adds of a tenth of a second. Beyond that
- * number writers wait. */
+/* Records of one worker that may wait for the log thread: 6 to 10 MB, the adds of 100 ms. Beyond that writers wait. */
 #define JOURNAL_RING_LIMIT (256 * 1024)
 
 /* The most control records of all threads that may wait, in bytes. */
@@ -84,8 +83,7 @@ bool journal_records(const struct journal *journal);
  * switching on, a start passes over the new control records unless that save has been committed. */
 void journal_switch(struct journal *journal, bool on);
 
-/* A change was not recorded although the log is on: the log needs such a save, too. Called at the place of the
- * change. */
+/* A change was not recorded although the log is on: the log needs such a save, too. Called where it changes. */
 void journal_missed(struct journal *journal);
 
 /* Whether the log and the last save together have every change; otherwise a save is needed. What could not be written
@@ -168,14 +166,12 @@ uint64_t journal_save_begins(struct journal *journal);
  * changes made so far. Called under the registry's mutex. */
 uint64_t journal_saved_controls(struct journal *journal);
 
-/* Begins a new segment, for a save that starts now. 0 with its number (0: there is no log and never was), or -errno.
- * Blocks. */
+/* Begins a new segment, for a save that starts now. 0 with its number (0: no log ever), or -errno. Blocks. */
 int journal_rotate(struct journal *journal, uint64_t *segment_out, struct errbuf *err)
     __attribute__((warn_unused_result));
 
 /* Whether this segment (0: none), which a save needs, and the one that is written now are in their places: called
- * before the save counts, and before an end without a save. 0, or -errno with a text: another program has removed one.
- */
+ * before the save counts, and before an end without a save. 0, or -errno with a text: somebody removed one. */
 int journal_look(struct journal *journal, uint64_t first, struct errbuf *err) __attribute__((warn_unused_result));
 
 /* The first segment that must stay with the save that began with `segment`. */
@@ -184,8 +180,7 @@ uint64_t journal_first_needed(struct journal *journal, uint64_t segment);
 /* A save that keeps the segments from `segment` on has been committed: the others are deleted. Blocks. */
 void journal_cut(struct journal *journal, uint64_t segment);
 
-/* The save for which journal_save_begins() returned `begun` has been committed: it has the changes that went unrecorded
- * before it began. */
+/* The save for which journal_save_begins() returned `begun` has been committed: it has what went unrecorded before. */
 void journal_save_committed(struct journal *journal, uint64_t begun);
 
 /* ---- the state of the log ---- */

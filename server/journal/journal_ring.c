@@ -93,8 +93,7 @@ struct ring_mark ring_snapshot(const struct journal_ring *ring)
     return (struct ring_mark){chunk, atomic_load_explicit(&chunk->used, memory_order_acquire)};
 }
 
-/* The head of a run that was ended before the mark has that end; the head of another run has no end, or one that is not
- * before the mark. */
+/* The head of a run that was ended before the mark has that end; that of another run has none, or a later one. */
 struct ring_run ring_next(const struct journal_ring *ring, struct ring_place *place, const struct ring_mark *mark)
 {
     if (!mark->chunk)

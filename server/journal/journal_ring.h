@@ -73,8 +73,7 @@ static inline int ring_reserve(struct journal_ring *ring, size_t n)
     return PENDING_CHUNK_WORDS - ring->tail_used >= n * PENDING_MOST_WORDS ? 0 : ring_get_chunks(ring, n);
 }
 
-/* Adds a record; the consumer can see it when this returns. Without reserved room and without memory the process ends.
- */
+/* Adds a record; the consumer can see it when this returns. Without reserved room or memory the process ends. */
 static inline void ring_add(struct journal_ring *ring, uint64_t id, struct bloom_hash hash, unsigned layer,
                             uint64_t ordinal)
 {

@@ -1,5 +1,4 @@
-/* The log thread. It sleeps until there are records, gathers more for a moment unless a thread waits, and then makes a
- * round. */
+/* The log thread sleeps until there are records, gathers more for a moment unless a thread waits, and makes a round. */
 #include "journal_internal.h"
 
 #include <stdlib.h>
@@ -419,8 +418,7 @@ static void wait_until(struct journal *j, int64_t until_us)
         lock_wait(&j->thread.wake, &j->lock);
 }
 
-/* Under the lock. Announces its sleep, and looks again before it: threads check the announcement after
- * each new record. */
+/* Under the lock. Announces its sleep, and looks again before it: threads check it after each new record. */
 static enum due sleep_until_due(struct journal *j)
 {
     for (;;) {

@@ -279,8 +279,7 @@ static int start_log(struct load *load)
         errbuf_prefix(&load->err, "cannot start the log");
         return status;
     }
-    /* A save that has all readable data, and keeps the log all the same, records that the rest is not required
-     * again. */
+    /* A save that has all readable data, and keeps the log all the same, records that the rest is not needed again. */
     bool loss = read->damages || load->replay_summary.left_out;
     load->server->persistence->log_accepted = loss ? read->next_segment : load->checkpoint.accepted;
     replay_note_expired(load->replay, server_journal(load->server));

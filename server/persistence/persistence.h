@@ -65,8 +65,7 @@ struct persistence_contents {
     size_t len;
 };
 
-/* Whether the writes of this iteration are refused. The first is cheap; the second also writes the whole error, with
- * its code, into `text`. */
+/* Whether the writes of this iteration are refused. The first is cheap; the second writes the error into `text`. */
 bool persistence_refuses(struct server *server);
 bool persistence_refusal(struct server *server, char *text, size_t size);
 
@@ -105,8 +104,7 @@ void load_report(void *ctx, enum store_severity severity, const char *text);
 
 void effects_attach(struct server *server);
 
-/* Waits a while if consumers have fallen behind: for threads that change masses of filters. `server` is the struct
- * server. */
+/* Waits a while if consumers have fallen behind: for threads that change masses of filters. */
 void effects_pace(void *server);
 
 #endif

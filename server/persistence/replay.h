@@ -26,8 +26,7 @@ struct journal;
 struct replay;
 struct server;
 
-/* `accept_loss`: leaves out filters and layers that contradict the save or the log, instead of failing. 0 or -ENOMEM.
- */
+/* `accept_loss`: leaves out filters and layers that contradict save or log, instead of failing. 0 or -ENOMEM. */
 int replay_create(struct replay **replay_out, struct server *server, struct store *store, bool accept_loss);
 void replay_destroy(struct replay *replay); /* NULL is fine */
 
@@ -37,8 +36,7 @@ struct log_history *replay_history(struct replay *replay);
 /* Notes a filter that has expired and is not loaded. 0 or -ENOMEM. */
 int replay_expired(struct replay *replay, uint64_t id);
 
-/* Records their deletion in the log: before the next start the clock may be set back, and others may take their names.
- */
+/* Records their deletion in the log: before the next start the clock may be set back, others may take their names. */
 void replay_note_expired(const struct replay *replay, struct journal *journal);
 
 /* Notes a filter as the target of adds. `entry` NULL: it is quarantined. `since`: its counts include all adds of

@@ -206,8 +206,7 @@ static int read_entry(struct residency *res, struct entry *entry, bool gently, s
     return status;
 }
 
-/* 0: the bits are there, or the filter is quarantined or gone. -errno, with the error reply in `err`; -EAGAIN: `gently`
- * there is no room. */
+/* 0: the bits are there, or the filter is quarantined or gone. -errno, `err` replies; -EAGAIN: no room `gently`. */
 static int reload(struct residency *res, const struct reading *reading, bool gently, struct errbuf *err)
 {
     struct entry *entry = reading->entry;

@@ -60,8 +60,7 @@ bool residency_wait_succeeded(const struct residency_wait *wait, const char **te
 void residency_wait_free(struct residency_wait *wait); /* NULL is fine; not before the call of `done` */
 
 /* As registry_pin(), but waits until the bits are in memory. If entry_filter() of the entry is NULL, the filter is
- * quarantined, or its bits could not be read and `why` has the error reply. Thread: pool, an online reader; it is
- * offline meanwhile. */
+ * quarantined, or unreadable: `why` replies. Thread: pool, an online reader, offline meanwhile. */
 struct entry *residency_pin(struct server *server, struct slice name, struct errbuf *why);
 
 /* Reads the filter in the background, if there is room. Thread: an online reader. */

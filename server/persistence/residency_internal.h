@@ -59,8 +59,7 @@ struct residency {
 };
 
 /* Reserves this many bytes for the caller, as soon as they fit. Waits until evictions have made room, or no more can;
- * `gently`: filters used lately stay. False: the bytes do not fit, and nothing is reserved. Thread: a reader, offline.
- */
+ * `gently`: filters used lately stay. False: nothing is reserved. Thread: a reader, offline. */
 bool evict_for(struct residency *residency, uint64_t bytes, bool gently);
 
 /* Ends a reservation: the bytes are taken by now, or not needed. */

@@ -142,9 +142,8 @@ static void show_written(struct saver *saver, uint64_t bytes)
                      log_bytes(saver->pace.written_bytes).text, (now - saver->now.since_ms) / 1000);
 }
 
-/* After each piece: waits until as much may have been written. A new rate holds from the next look on. None holds while
- * clients change so much of a cuckoo filter, ahead of its being written, that the old slots take more memory than the
- * save may. */
+/* After each piece: waits until as much may have been written. None holds while clients change so much of a cuckoo
+ * filter, ahead of its being written, that the old slots take more memory than the save may. */
 static void source_wrote(void *ctx, uint64_t bytes)
 {
     struct saver *saver = ctx;

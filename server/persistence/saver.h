@@ -30,8 +30,7 @@ enum saver_request saver_start(struct saver *saver, bool schedule);
 /* The same, scheduling, for BGREWRITEAOF: it counts as begun because of the log. */
 enum saver_request saver_rewrite(struct saver *saver);
 
-/* Saves and waits for the result. 0, SAVER_BUSY, or -EIO with the reason in `err`. Blocks: a thread of the pool,
- * offline. */
+/* Saves and waits for the result. 0, SAVER_BUSY, or -EIO with the reason in `err`. Thread: pool, offline. */
 int saver_run(struct saver *saver, struct errbuf *err);
 
 /* As saver_run(), but waits for a running save first instead of refusing. -ECANCELED: the thread ends. */

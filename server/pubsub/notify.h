@@ -32,8 +32,7 @@ struct notify {
 /* 0, -ENOMEM or another -errno. */
 int notify_create(struct notify **notify_out, struct pubsub *hub);
 
-/* Publishes the queued events and ends the thread; later events are not published. Called while the loops still run.
- * NULL is fine. */
+/* Publishes the queued events and ends the thread; later ones are lost. Called while the loops run. NULL is fine. */
 void notify_stop(struct notify *notify);
 
 /* Called when no thread can cause events any more, after notify_stop() if clients were served. NULL is fine. */
@@ -42,8 +41,7 @@ void notify_destroy(struct notify *notify);
 /* The setting has changed. NULL is fine. */
 void notify_set_flags(struct notify *notify, unsigned flags);
 
-/* The registry of the events; the numbers of its databases (registry_key.h) are in the channels. Set once, before
- * any event. */
+/* The registry of the events; the numbers of its databases are in the channels. Set once, before any event. */
 struct registry;
 void notify_set_registry(struct notify *notify, const struct registry *registry);
 
@@ -58,8 +56,7 @@ void notify_event(struct notify *notify, unsigned class, const char *event, stru
 
 size_t notify_bytes(const struct notify *notify); /* of pending events. Thread: any */
 
-/* Sleeps a while if many events are pending. For a background thread that causes very many (expiry), so that none is
- * lost. */
+/* Sleeps a while if many events are pending. For background threads that cause many (expiry): none is lost. */
 void notify_let_catch_up(const struct notify *notify);
 
 #endif

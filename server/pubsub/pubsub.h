@@ -51,8 +51,7 @@ void pubsub_destroy(struct pubsub *hub);
 /* pubsub_deliver() hands `owner` back. 0 or -ENOMEM. */
 int pubsub_client_create(struct pubsub_client **client_out, struct pubsub *hub, unsigned loop, void *owner);
 
-/* Ends all subscriptions of the client; nothing is delivered to it any more. NULL is fine. Not from within a
- * delivery. */
+/* Ends all subscriptions of the client; nothing is delivered to it any more. NULL is fine. Not within a delivery. */
 void pubsub_client_destroy(struct pubsub_client *client);
 
 enum pubsub_status {
@@ -67,8 +66,7 @@ int pubsub_subscribe(struct pubsub_client *client, enum pubsub_kind kind, struct
 /* PUBSUB_OK or _SAME. */
 int pubsub_unsubscribe(struct pubsub_client *client, enum pubsub_kind kind, struct slice name);
 
-/* Ends the oldest subscription of the kind and calls `ended(ctx, name)` with its name, valid during the call. False:
- * none. */
+/* Ends the oldest subscription of the kind and calls `ended(ctx, name)`, a name for the call only. False: none. */
 bool pubsub_unsubscribe_next(struct pubsub_client *client, enum pubsub_kind kind,
                              void (*ended)(void *ctx, struct slice name), void *ctx);
 

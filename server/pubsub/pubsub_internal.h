@@ -13,8 +13,7 @@
 
 struct topic;
 
-/* A link of the list of patterns. A walk that releases the lock keeps its place with a link without a topic; other
- * walks step over that. */
+/* A link of the list of patterns. A walk that releases the lock leaves a link without a topic, which others skip. */
 struct pattern_link {
     TAILQ_ENTRY(pattern_link) link;
     struct topic *topic;
@@ -90,8 +89,7 @@ struct pubsub {
     void (*wake)(void *ctx, unsigned loop);
     void *ctx;
 
-    /* Read at every read from a client, written when subscriptions come and go; so not in the cache line that every
-     * message writes. */
+    /* Read at every read from a client, written when subscriptions come and go: not in a line that messages write. */
     _Alignas(64) _Atomic uint64_t topics[PUBSUB_KINDS];
     _Atomic uint64_t pattern_bytes; /* of patterns that are matched byte by byte */
     _Atomic uint64_t clients;

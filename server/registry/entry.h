@@ -36,8 +36,7 @@ struct bloom_filter *entry_shape(struct entry *entry);
 bool entry_is_cuckoo(struct entry *entry);
 bool entry_is_valkey(struct entry *entry);
 
-/* The bits are not in memory. For a pinned entry, true stays true until a thread reads the bits, and false stays false
- * as long as the pin. */
+/* The bits are not in memory. For a pinned entry, true holds until a thread reads them, false as long as the pin. */
 bool entry_is_evicted(const struct entry *entry);
 
 /* The reason of a quarantine; NULL if the entry is not quarantined. */

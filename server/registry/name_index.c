@@ -270,8 +270,7 @@ static size_t split(struct name_item *items, size_t n, uint64_t bit)
 }
 
 /* Makes the subtree of these names, which are the same up to byte `from`, below the link. The larger part is the
- * loop's, so that the depth of calls is the logarithm of their number. False without memory; the nodes made so far are
- * below the link. */
+ * loop's, so that the depth of calls is the logarithm of their number. False: no memory; some nodes are there. */
 static bool build(struct name_index *index, _Atomic uint64_t *link, struct name_item *items, size_t n, size_t from)
 {
     while (n > 1) {

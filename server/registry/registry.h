@@ -91,8 +91,7 @@ enum registry_status {
     REGISTRY_UNCHANGED = 6, /* a condition was not met; nothing has changed */
 };
 
-/* Creates an empty filter of the class under the name. REGISTRY_OK, _EXISTS, _REFUSED, _LIMIT or -ENOMEM. `id` 0 takes
- * the next. */
+/* Creates an empty filter of the class. REGISTRY_OK, _EXISTS, _REFUSED, _LIMIT or -ENOMEM. `id` 0 takes the next. */
 int registry_create_filter(struct registry *registry, struct slice name, uint64_t id, struct bloom_class *class,
                            struct entry **entry_out, struct errbuf *err);
 
@@ -127,8 +126,7 @@ void registry_abandon(struct registry *registry, struct entry *entry);
 /* Publishes the placeholder of a filter that could not be loaded. REGISTRY_OK, _EXISTS or -ENOMEM. */
 int registry_create_quarantined(struct registry *registry, struct slice name, uint64_t id, const char *reason);
 
-/* Publishes the placeholder instead of the filter that has the name, if any, atomically, with a new id. REGISTRY_OK or
- * -ENOMEM. */
+/* Publishes the placeholder instead of the name's filter, if any, atomically, with a new id. REGISTRY_OK or -ENOMEM. */
 int registry_publish_quarantined(struct registry *registry, struct slice name, const char *reason, uint64_t *id_out);
 
 /* Puts the placeholder of a filter whose bits cannot be read again instead of its entry, which the caller has pinned,
@@ -159,8 +157,7 @@ int registry_clear(struct registry *registry, size_t *removed_out);
 #define REGISTRY_EXPIRE_LATER 16u /* no condition: the time was in the future when the client asked */
 
 /* Sets the filter's expiry (Unix time in ms), if all `conditions` are met. A time in the past deletes the filter, or
- * expires it at once with _LATER. REGISTRY_OK, _NOT_FOUND, _UNCHANGED, _LIMIT (no room for the memory of a first
- * expiry) or -ENOMEM. */
+ * expires it at once with _LATER. REGISTRY_OK, _NOT_FOUND, _UNCHANGED, _LIMIT (of memory) or -ENOMEM. */
 int registry_expire(struct registry *registry, struct slice name, int64_t expires_ms, unsigned conditions);
 
 /* Removes the filter's expiry. REGISTRY_OK, _NOT_FOUND or _UNCHANGED (it had none). */
@@ -170,8 +167,7 @@ int registry_persist(struct registry *registry, struct slice name);
  * holds the mutex. Returns their number; next_ms_out (may be NULL) receives the time of the next expiry, or 0. */
 size_t registry_expire_due(struct registry *registry, size_t max, int64_t *next_ms_out);
 
-/* Waits until a filter is due, an hour has passed, or registry_expire_stop() is called; false in the last case. Thread:
- * the expirer, offline. */
+/* Waits until a filter is due or an hour has passed; false: registry_expire_stop(). Thread: the expirer, offline. */
 bool registry_expire_wait(struct registry *registry);
 void registry_expire_stop(struct registry *registry);
 
@@ -217,8 +213,7 @@ size_t registry_scan_prefix(const struct registry *registry, struct slice prefix
 void registry_leave_order(struct registry *registry);
 int registry_put_in_order(struct registry *registry);
 
-/* Ages all stamps of last use, so that old ones do not wrap around to fresh ones. Called at least every 12 days. Visits
- * all filters. */
+/* Ages all stamps of last use: old ones must not wrap around to fresh ones. At least every 12 days. Slow. */
 void registry_age(const struct registry *registry, int64_t now_ms);
 
 /* ---- numbers ---- */

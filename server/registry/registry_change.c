@@ -1,5 +1,4 @@
-/* Changes of names, made and reported under the mutex: the steps that all changes share; deleting, renaming, clearing.
- */
+/* Changes of names, made and reported under the mutex: shared steps; deleting, renaming, clearing. */
 #include <errno.h>
 #include <stdlib.h>
 

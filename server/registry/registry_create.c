@@ -145,8 +145,7 @@ static struct entry *holder_of(struct registry *r, uint64_t hash, struct entry *
     return alias;
 }
 
-/* Under the mutex, because afterwards a client may delete the name: `alias`, if a change with this status has not used
- * it, or NULL. */
+/* Under the mutex, as a client may delete the name afterwards: `alias`, if a change with this status did not use it. */
 static struct entry *unused(struct entry *alias, int status)
 {
     return alias && (status != REGISTRY_OK || !entry_alias(alias)->owner) ? alias : NULL;

@@ -39,8 +39,7 @@ struct registry_effect {
 };
 
 /* `fn` is called for every effect, in their true order, under the registry's mutex. It must be quick and must not call
- * the registry. It may take only locks under which no thread calls the registry. Earlier effects (of loading) are not
- * reported. */
+ * the registry. It may take only locks under which no thread calls the registry. Effects of loading go unreported. */
 void registry_on_effect(struct registry *registry, void (*fn)(void *ctx, const struct registry_effect *effect),
                         void *ctx);
 

@@ -167,12 +167,10 @@ void registry_note_added(struct registry *r, uint64_t hash, struct entry *owner)
 void registry_reclaim_table(struct registry *r, struct table *table);
 
 /* Gives up the files of a quarantined filter, before the holder of its name is removed. Called before the effect is
- * reported: after a crash in between, a reader of the reports must not take these files for those of an ordinary
- * filter. */
+ * reported: after a crash in between, these files must not be taken for those of an ordinary filter. */
 void registry_give_up(struct registry *r, struct entry *holder);
 
-/* Called when the holder of a name has left the table: updates counts, walk and heap, and defers the freeing of the
- * holder and its filter. */
+/* Called when a name's holder has left the table: updates counts, walk and heap, and defers its freeing. */
 void registry_drop(struct registry *r, struct entry *holder);
 
 /* Empties the slot and reports that the filter was deleted, or has expired. */

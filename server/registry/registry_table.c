@@ -70,8 +70,7 @@ static void table_place(struct table *table, uint64_t value)
     atomic_store_explicit(&table->slots[i], value, memory_order_release);
 }
 
-/* Replaces the table by one of `size` slots, rounded up, with the same entries; readers use the old one until they see
- * the new one. */
+/* Replaces the table by one of `size` slots, rounded up; readers use the old one until they see the new one. */
 static bool shard_resize(shard_t *shard, struct table_env *env, uint64_t size)
 {
     struct table *old = atomic_load_explicit(shard, memory_order_relaxed);

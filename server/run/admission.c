@@ -54,8 +54,7 @@ static void set(struct admission *admission, unsigned reason, bool on)
     admission->reasons = on ? others | reason : others;
 }
 
-/* Commands that need memory wait as long as bits are being evicted. Without a policy filters that are about to be freed
- * do not count. */
+/* Commands that need memory wait while bits are evicted. Without a policy filters about to be freed do not count. */
 static void look_at_memory(struct admission *admission, const struct config *config)
 {
     struct server *server = admission->io->server;
@@ -262,8 +261,7 @@ static enum admission_answer check_time(const struct conn *conn, const struct co
     return ADMISSION_RUN;
 }
 
-/* Reserves room in the log for the command's adds, twice: an add to a filter that is being replaced is recorded for
- * both filters. */
+/* Reserves room in the log for the command's adds, twice: an add during a replacement is recorded for both filters. */
 static bool reserve_room(struct journal_ring *ring, const struct session *session, const struct command *command,
                          const struct resp_command *cmd)
 {

@@ -44,8 +44,7 @@ void admission_init(struct admission *admission, struct io *io, const struct log
                     const size_t counters[PIPELINE_KINDS]);
 
 /* Computes the mask: once per iteration, after log_waits_look(), whose result is `log_full`. `loading`:
- * server_loading() from before that look, or a command might run without the log. Wakes the paused connections when the
- * pause is over. */
+ * server_loading() from before that look, or a command might run without the log. Wakes paused connections. */
 void admission_look(struct admission *admission, bool loading, bool log_full);
 
 /* The same for parts of it, when a command may have changed the settings, or CLIENT PAUSE has. */

@@ -1,5 +1,4 @@
-/* command_defer(), command_do_first() and command_keep_arguments(), in a file of their own, because tests of handlers
- * replace them. */
+/* command_defer(), command_do_first() and command_keep_arguments(), apart, because tests of handlers replace them. */
 #include <stdlib.h>
 
 #include "conn.h"

@@ -79,8 +79,7 @@ static void note_run(struct conn *conn, const struct resp_command *cmd, const st
     conn->output.reply.version = atomic_load_explicit(&conn->session.resp, memory_order_relaxed);
 }
 
-/* Calls the handler of a command whose filters are there. `keyed`: the command with keys instead of names. true: it
- * must be called again. */
+/* Calls the handler of a command whose filters are there. `keyed`: with keys instead of names. true: call it again. */
 static bool call_handler(struct conn *conn, const struct resp_command *cmd, const struct resp_command *keyed,
                          const struct command *command)
 {

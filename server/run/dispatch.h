@@ -1,5 +1,4 @@
-/* dispatch: from a parsed command to its row, through admission (admission.h), to its handler. Counts.
- * Thread: the loop's. */
+/* dispatch: from a parsed command to its row, through admission, to its handler. Counts. Thread: the loop's. */
 #ifndef BLOOMERY_DISPATCH_H
 #define BLOOMERY_DISPATCH_H
 

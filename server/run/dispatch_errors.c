@@ -37,8 +37,7 @@ void dispatch_reject(struct conn *conn, const struct command *command, const cha
         stats_add(&stats->rejected[command_index(command)], 1);
 }
 
-/* A browser or other HTTP client that was tricked into talking to this port must not run commands through the body of
- * its request. */
+/* A browser that was tricked into talking to this port must not run commands through the body of its request. */
 static bool is_http(struct conn *conn, struct slice name)
 {
     if (!slice_is(name, "post") && !slice_is(name, "host:"))

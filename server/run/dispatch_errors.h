@@ -1,5 +1,4 @@
-/* dispatch_errors: the replies to refused commands, and the counting of errors.
- * Thread: the loop's. */
+/* dispatch_errors: the replies to refused commands, and the counting of errors. Thread: the loop's. */
 #ifndef BLOOMERY_DISPATCH_ERRORS_H
 #define BLOOMERY_DISPATCH_ERRORS_H
 
@@ -21,16 +20,14 @@ void dispatch_count_command(struct conn *conn);
  * reports that, as in Redis. */
 void dispatch_reject(struct conn *conn, const struct command *command, const char *text);
 
-/* The error reply to words that are no command, or no subcommand of `container`. HTTP clients are closed without one.
- */
+/* The error reply to words that are no command, or no subcommand of `container`. HTTP clients get none. */
 void dispatch_reject_unknown(struct conn *conn, const struct resp_command *cmd);
 void dispatch_reject_subcommand(struct conn *conn, const struct command *container, struct slice word);
 
 /* Counts an error, under the command's counter (command_index()), if the replies from `before` on begin with one. */
 void dispatch_count_error(struct conn *conn, const struct buf *replies, size_t before, size_t counter);
 
-/* deferred: the reply to a command that has run elsewhere, or has slept, while its connection waited (CONN_WAITS_JOB).
- */
+/* deferred: the reply to a command that ran elsewhere, or slept, while its connection waited (CONN_WAITS_JOB). */
 
 struct buf;
 

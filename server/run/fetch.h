@@ -43,8 +43,7 @@ enum fetch_answer fetch_bits(struct fetches *fetches, struct conn *conn, const s
 /* The command has ended, or the connection. */
 void fetch_end(struct conn *conn);
 
-/* Whether the bits of this filter are away: such a command does not go through the pipeline. Costs nothing while all
- * bits are in memory. */
+/* Whether the bits of this filter are away: then not through the pipeline. Free while all bits are in memory. */
 bool fetch_is_needed(const struct fetches *fetches, uint64_t name_hash, struct slice name);
 
 #endif

@@ -40,8 +40,7 @@ int job_post(struct jobs *jobs, struct command_ctx *ctx, void (*run)(struct comm
 void jobs_start_held(struct jobs *jobs);
 
 /* sleep: commands that wait for a time, or for the log (command_sleep(), command_wait_for_log()). The connection waits;
- * its loop and the pool's threads do not. A loop checks its sleepers at each tick, so a sleep may be up to
- * a tick longer than requested. */
+ * its loop and the pool's threads do not. A loop checks its sleepers at each tick: a sleep may be a tick longer. */
 
 struct log_waits;
 struct sleeper;

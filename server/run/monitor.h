@@ -26,8 +26,7 @@ void monitor_init(struct monitor *monitor, struct pubsub *hub);
 /* Checks for monitors, for the next input. One load. */
 void monitor_look(struct monitor *monitor);
 
-/* Adds the line of a command that has been run, or taken into the pipeline (command NULL). Only while
- * monitor->watched. */
+/* Adds the line of a command that was run, or taken into the pipeline (command NULL). Only while monitor->watched. */
 void monitor_feed(struct monitor *monitor, const struct session *session, const struct command *command,
                   const struct resp_command *cmd);
 

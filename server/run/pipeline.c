@@ -56,8 +56,7 @@ static void look(struct pipeline *p)
     registry_prefetch_entry(p->registry, run_at(p, p->runs.looked++)->name_hash);
 }
 
-/* Fetches the buckets of the items; they are hashed again when they are answered, which costs less than to keep the
- * hashes. */
+/* Fetches the buckets of the items, which are hashed again for the answers: that costs less than to keep the hashes. */
 static void probe_cuckoo(struct pipeline *p, struct pipeline_run *run, const struct bloom_filter *filter)
 {
     bool hot = run->name_hash == p->hot.hash;

@@ -119,8 +119,7 @@ struct pipeline_run {
     struct bloom_batch batch; /* valid if it is hashed */
 };
 
-/* The last command of a kind that the loop has parsed. resp_repeat.h recognises the next ones by it, in any input of
- * any connection. */
+/* The last command of a kind that the loop has parsed. resp_repeat.h recognises the next ones by it, in any input. */
 struct pipeline_memo {
     uint64_t number; /* no other request that was remembered has it; not 0 */
     struct resp_repeat repeat;

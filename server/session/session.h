@@ -130,8 +130,7 @@ static inline bool session_no_touch(const struct session *session)
 int sessions_create(struct sessions **sessions_out); /* 0 or -ENOMEM */
 void sessions_destroy(struct sessions *sessions);    /* NULL is fine; all sessions must be gone */
 
-/* sessions_add() gives the session its id and lists it; sessions_remove() unlists it and frees its strings. Thread: the
- * owning worker. */
+/* sessions_add() gives an id and lists the session; sessions_remove() frees its strings. Thread: the owning worker. */
 void sessions_add(struct sessions *sessions, struct session *session);
 void sessions_remove(struct sessions *sessions, struct session *session);
 uint64_t sessions_count(struct sessions *sessions);
@@ -151,12 +150,10 @@ void sessions_totals(struct sessions *sessions, struct sessions_totals *totals_o
 enum session_text_fault { SESSION_TEXT_GOOD, SESSION_TEXT_BYTES, SESSION_TEXT_LONG };
 enum session_text_fault session_text_check(struct slice value);
 
-/* Sets a string; an empty value clears it. 0, a session_text_fault (nothing is changed), or -ENOMEM. Thread: the owning
- * worker. */
+/* Sets a string; an empty value clears it. 0, or a session_text_fault or -ENOMEM. Thread: the owning worker. */
 int session_set(struct sessions *sessions, struct session *session, enum session_text which, struct slice value);
 
-/* Changes the user and its name, which must stay valid until the next change, and returns the user before it. Thread:
- * the owning worker. */
+/* Changes the user and its name, valid until the next change, and returns the one before. Thread: the owning worker. */
 struct acl_user *sessions_set_user(struct sessions *sessions, struct session *session, struct acl_user *user,
                                    const char *name);
 

@@ -50,8 +50,7 @@ void server_sample(struct server *server);
  * Thread: any; the caller, in a thread of the pool, makes the walk. */
 
 /* Writes totals that are at most a few seconds old, or fifty times the duration of the walk; of the walk before, while
- * another thread walks. Goes offline for RCU meanwhile: the caller, a reader, must not hold references to shared
- * objects over the call. */
+ * another thread walks. Goes offline meanwhile: the caller, a reader, holds no references to shared objects. */
 void server_bf_totals(struct server *server, struct bf_totals *totals_out);
 
 #endif

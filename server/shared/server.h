@@ -49,8 +49,7 @@ static inline const struct config *settings_now(const struct settings *settings)
 
 void server_config_free(struct server *server); /* at the end, without readers */
 
-/* A copy of the settings in force, which no reading of files delays; config_deinit() frees it. 0 or -errno with the
- * reason. */
+/* A copy of the settings in force, delayed by no file; config_deinit() frees it. 0 or -errno with the reason. */
 int server_config_copy(struct server *server, struct config *copy, struct errbuf *err);
 
 /* Publishes a new snapshot and frees the old one after a grace period; applies memory limits and the levels of the log
@@ -114,8 +113,7 @@ struct server_calls {
     /* It accepts where the settings in force listen, and closes all else. */
     void (*listen_settle)(struct server *server);
 
-    /* The log thread informs a worker that the log is on the disk up to this ticket, or that its ring has room
-     * again. */
+    /* The log thread informs a worker that the log is on the disk up to this ticket, or its ring has room again. */
     void (*log_synced)(struct server *server, unsigned worker, uint64_t ticket);
     void (*log_has_room)(struct server *server, unsigned worker);
 

@@ -56,12 +56,10 @@ void server_keys_replace(struct server *server, struct key_file *file);
 /* Logs a warning for each key that filters need and that is not here. Thread: any. */
 void server_keys_warn(struct server *server);
 
-/* Takes the lock, reads the file of the settings in force again, and logs a failure: then the keys stay as they are.
- * Thread: pool. */
+/* Takes the lock, reads the file in force again, and logs a failure: then the keys stay as they are. Thread: pool. */
 void server_keys_reload(struct server *server);
 
-/* For the first KEYED filter: makes the key file if there is none. A failure is logged, and in settings.key_trouble.
- * Thread: pool. */
+/* For the first KEYED filter: makes a missing key file. Failures are logged, and in key_trouble. Thread: pool. */
 void server_keys_make(struct server *server);
 
 #endif

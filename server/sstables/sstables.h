@@ -64,8 +64,7 @@ struct entry *sstables_find(const struct sstables *sstables, struct slice name);
 struct entry *sstables_pin(struct sstables *sstables, struct slice name);
 
 /* A long query of many filters protects filters that it has not reached yet. From sstables_hold() to sstables_release()
- * with its result, no filter is removed if its keys are in filters that did not exist at the start.
- */
+ * with its result, no filter is removed if its keys are in filters that did not exist at the start. */
 unsigned sstables_hold(struct sstables *sstables);
 void sstables_release(struct sstables *sstables, unsigned hold);
 

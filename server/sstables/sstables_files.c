@@ -200,8 +200,7 @@ void sstables_forget(struct sstables *s, struct sstable *file)
 
 /* ---- names that several files would have ---- */
 
-/* Gives the file another name. The filter of the old one stays until it is forgotten as that of a file that has gone.
- */
+/* Gives the file another name. The filter of the old one stays until it is forgotten as that of a gone file. */
 static void rename_file(struct sstables *s, struct sstable *file, char *name)
 {
     struct sstable *renamed = add_record(s, file->dir, file->path, name, file->base_len, &file->stamp);

@@ -44,8 +44,7 @@ struct watched_dir {
     bool lost;
 };
 
-/* A filter under a name. Its file is there, or has gone and is not forgotten yet: until then the filter answers as
- * before. */
+/* A filter under a name. Its file is there, or has gone and is not forgotten yet: until then it answers as before. */
 struct sstable {
     struct hash_link by_path, by_name, by_base;
     struct watched_dir *dir;

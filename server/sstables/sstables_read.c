@@ -80,9 +80,7 @@ static uint64_t bytes_in_memory(const struct sstables *s)
     return bytes;
 }
 
-/* Gives back the memory of filters that can be read again, at least this many bytes of it. False: there are not so
- * many.
- */
+/* Gives back the memory of filters that can be read again, at least this many bytes. False: there are not so many. */
 static bool make_room(struct sstables *s, uint64_t bytes)
 {
     uint64_t room = 0;

@@ -147,8 +147,7 @@ static void look_at_data(struct sstables *s, struct watched_dir *dir, const char
         sstables_meet(s, dir, path, name, &none);
 }
 
-/* Whether the file reveals the filter of an SSTable; then *name_out is of `path`, and filter_out is the path of the
- * filter. */
+/* Whether the file reveals the filter of an SSTable; then *name_out is of `path`, filter_out the filter's path. */
 static enum sstable_file tells_of_filter(const char *path, struct sstable_name *name_out, char filter_out[PATH_MAX])
 {
     enum sstable_file file = sstable_file_of(path, name_out);
@@ -372,8 +371,7 @@ static void look_at_item(struct sstables *s, struct watched_dir *dir, const stru
     }
 }
 
-/* A directory without a watch may change without an event: its time shows that, unless it is that of the look
- * before. */
+/* A directory without a watch may change without an event: its time shows that, unless it is that of the last look. */
 static void note_unwatched(struct sstables *s, struct watched_dir *dir, const struct stat *st)
 {
     s->unwatched++;

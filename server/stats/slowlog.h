@@ -25,8 +25,7 @@ int slowlog_create(struct slowlog **slowlog_out, struct lock *lock);
 void slowlog_destroy(struct slowlog *slowlog); /* NULL is fine */
 
 /* Copies the words of a command, the client's address and its name. `words` are the first of `argc`, at most
- * SLOWLOG_MAX_ARGS. It is one block of malloc(). NULL without
- * memory; the log then misses this command. Thread: the session's worker. */
+ * SLOWLOG_MAX_ARGS. It is one block of malloc(). NULL without memory: the log misses this command. */
 struct slowlog_entry *slowlog_entry_create(const struct slice *words, size_t argc, const struct session *session);
 
 /* Adds the entry as the newest, takes ownership of it, and drops the oldest entries beyond `max_len`. */

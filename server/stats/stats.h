@@ -120,8 +120,7 @@ struct errorstats {
     struct errorstats_row rows[ERRORSTATS_MAX];
 };
 
-/* Counts an error reply; `text` begins after its '-', and `len` bytes of it are readable. Thread: the one that
- * counts. */
+/* Counts an error reply; `text` begins after its '-', `len` bytes of it are readable. Thread: the one that counts. */
 void errorstats_count(struct errorstats *errors, const char *text, size_t len);
 
 /* Adds the counts of `from` to `sum`, or subtracts them. */
@@ -158,8 +157,7 @@ void timing_deinit(struct timing *timing);
 /* Copies the settings: once per iteration, and after a command that may have changed them. */
 void timing_refresh(struct timing *timing, const struct config *config);
 
-/* n calls of the command with this counter took `ns` together. True: each of them took so long that the slow log takes
- * it: timing_remember(). */
+/* n calls of the command with this counter took `ns` together. True: all are for the slow log. */
 bool timing_record(struct timing *timing, size_t counter, uint64_t n, uint64_t ns);
 
 /* Whether the slow log takes a call of this duration; UINT64_MAX asks whether it takes any. */

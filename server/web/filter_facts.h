@@ -59,8 +59,7 @@ struct filter_facts {
     struct usage_counts usage;
 };
 
-/* Whether the user may see the facts of the filter with this key: whether he may run BF.INFO, or CF.INFO, on it.
- * `entry` NULL: none. */
+/* Whether the user may see the facts of the filter with this key: by BF.INFO, or CF.INFO. `entry` NULL: none. */
 bool filter_facts_allowed(const struct registry *registry, const struct acl_user *user, struct slice key,
                           struct entry *entry);
 

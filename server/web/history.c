@@ -1,6 +1,5 @@
 /* Durations are differences of histograms that only grow (counters_durations()): of all commands between two points, of
- * each command since a mark. There are two marks, an older and a newer one; every third point the newer becomes the
- * older. */
+ * each command since a mark. There are two marks; every third point the newer becomes the older. */
 #include "history.h"
 
 #include <math.h>

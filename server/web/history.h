@@ -22,8 +22,7 @@ struct server;
 struct history *history_create(void);
 void history_destroy(struct history *history); /* NULL is fine */
 
-/* Takes a point when its time has come. Returns the milliseconds until the next one. `now_ms` is monotonic. An online
- * RCU reader. */
+/* Takes a point when it is time. Returns the milliseconds to the next. `now_ms` is monotonic. An online RCU reader. */
 int history_step(struct history *history, struct server *server, int64_t now_ms);
 
 /* The processors that were in use between the last two points; NAN: unknown. */

@@ -1,6 +1,5 @@
 /* Writes Prometheus's text format (0.0.4) and OpenMetrics 1.0, which differ in the names of counters, the type `info`,
- * and the end. A family is begun, then its samples follow. Labels are text that is ready to stand between the braces.
- */
+ * and the end. A family is begun, then its samples follow. Labels are text for between the braces. */
 #include "metrics.h"
 
 #include <dirent.h>
@@ -252,8 +251,7 @@ static char *filter_label(const struct filter_facts *facts)
     return text;
 }
 
-/* Looks the chosen filters up. It leaves out those that are gone, that the user may not read, or for which there is no
- * memory. */
+/* Looks the chosen filters up. Without those that are gone, forbidden, or beyond the memory. */
 static void read_filters(struct metrics *m)
 {
     struct slice name;

@@ -65,8 +65,7 @@ struct web_counts {
     uint64_t closed;  /* connections closed over a limit of time or number */
 };
 
-/* Writes all families; those of single filters for the chosen ones that still exist and that the user may read. `out`
- * remembers a failure. */
+/* Writes all families; those of single filters for chosen ones that the user may read. `out` remembers a failure. */
 void metrics_write(struct server *server, const struct acl_user *user, const struct metrics_choice *choice,
                    const struct web_counts *counts, bool openmetrics, struct buf *out);
 

@@ -62,8 +62,7 @@ const char *tool_option(const struct tool_args *args, const char *name);
  * after a message. Reorders argv. */
 int tool_read_arguments(const struct tool_command *command, int argc, char **argv, struct tool_args *args_out);
 
-/* The escape sequence of a colour for stderr; "" if it is no terminal, NO_COLOR is set (no-color.org), or TERM is dumb.
- */
+/* The escape of a colour for stderr; "" if it is no terminal, NO_COLOR is set (no-color.org), or TERM is dumb. */
 enum terminal_colour { TERMINAL_PLAIN, TERMINAL_RED, TERMINAL_GREEN };
 const char *terminal_colour(enum terminal_colour colour);
 
@@ -132,8 +131,7 @@ extern const struct tool_command *const tool_commands[];
 void tool_print_help(const struct tool_command *command);
 void tool_print_usage(const struct tool_command *command, FILE *stream); /* its arguments in one line */
 
-/* key_option: --key-file and --key-id, by which a subcommand hashes items as a KEYED filter does (bloom_key.h). Thread:
- * one. */
+/* key_option: --key-file and --key-id, to hash items as a KEYED filter does (bloom_key.h). Thread: one. */
 
 #define KEY_OPTIONS(of_filter)                                                                                  \
     {.name = "--key-file", .value = "FILE", .doc = (of_filter)},                                                \

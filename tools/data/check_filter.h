@@ -34,14 +34,12 @@ bool filter_shape_is_possible(struct filter_checker *checker, const struct bloom
                               const struct bloom_shape *shapes, unsigned nlayers, const struct log_filter *grown,
                               struct errbuf *why);
 
-/* Whether the file of layer i, as a MANIFEST or a record describes it, is whole. In a pack its bytes begin at
- * `offset`. */
+/* Whether the file of layer i, as a MANIFEST or record has it, is whole. In a pack its bytes begin at `offset`. */
 bool filter_layer_is_whole(struct filter_checker *checker, const struct manifest_filter *filter, unsigned i,
                            uint64_t offset, struct errbuf *why);
 
-/* Reads KEYS, if it is there. `print`: a line with the number of filters of the MANIFEST whose key it lacks, if there
- * are any; the key may be in another file, which bf-key-file names. 0; -errno with the reason when the daemon would not
- * start with this KEYS. */
+/* Reads KEYS, if it is there. `print`: a line with the number of filters whose key it lacks, if any; the key may be in
+ * another file, which bf-key-file names. 0; -errno with the reason when the daemon would not start with this KEYS. */
 int check_keys(const char *datadir, bool print, struct errbuf *err);
 
 /* Whether the log has changes, of any filter, after the save with this checkpoint: 1 or 0; -1: it cannot be read, with

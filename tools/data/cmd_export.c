@@ -27,8 +27,7 @@
 
 /* ---- output files ---- */
 
-/* The name shows the layout to import, and the version to Cassandra's tools; files other than Filter.db end in
- * `other`. */
+/* The name shows the layout to import, and the version to Cassandra's tools; others than Filter.db end in `other`. */
 static void target_name(char *out, size_t size, const char *dir, enum bloom_variant variant, unsigned layer,
                         const char *other, uint64_t key)
 {
@@ -98,8 +97,7 @@ struct export
     int status;
 };
 
-/* Copies a layer from its own file, or from its pack, and verifies its checksum on the way. `from` is the file's path
- * for messages. */
+/* Copies a layer from its own file or pack, and verifies its checksum. `from` is the file's path for messages. */
 static int copy_layer(struct export *export, const struct manifest_filter *filter, unsigned i, uint64_t offset,
                       struct writing *writing, const char *from, struct errbuf *why)
 {

@@ -13,8 +13,7 @@
 #include "tool.h"
 
 /* Opens a data directory to add filters. It fails if a daemon uses the directory, or if the log has unsaved changes:
- * the MANIFEST then lacks the next id and the current names. TOOL_OK, or TOOL_FAILED after a message; to be closed in
- * any case. */
+ * the MANIFEST then lacks the next id and names. TOOL_OK, or TOOL_FAILED after a message; to be closed in any case. */
 int import_store_open(const char *command, const char *datadir, struct store **store_out);
 
 /* What became of an import after this status of store_save(), not 0. */

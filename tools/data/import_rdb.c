@@ -40,8 +40,7 @@ static uint64_t goes_into(const struct import *import, const struct rdb_found *f
     return import->into_one ? import->into : found->db;
 }
 
-/* The filter's key in the data directory, to be freed; NULL without memory, or if it has none: *why_out is the
- * reason. */
+/* The filter's key in the data directory, to be freed; NULL: no memory, or none: *why_out is the reason. */
 static struct tool_key *key_in_store(const struct import *import, const struct rdb_found *found, const char **why_out)
 {
     uint64_t db = goes_into(import, found);

@@ -22,8 +22,7 @@ int filter_check_variant(const struct tool_args *args);
  * mentions --variant. Returns as filter_file_open(). */
 int filter_open(struct filter_file *file, const char *path, const char *variant, struct errbuf *err);
 
-/* Reads an open file into memory. `params` NULL: the filter takes any number of items. 0 or -errno with the reason;
- * nothing to undo then. */
+/* Reads an open file into memory. `params` NULL: the filter takes any number of items. 0 or -errno with the reason. */
 int loaded_filter_read(struct bloom_alone *loaded, const struct filter_file *file, const struct bloom_params *params,
                        struct errbuf *err);
 

@@ -1,6 +1,5 @@
 /* bloomery load: sends a Filter.db to a running server, as the chunks of a dump (docs/DUMP.md). The filter appears with
- * the last chunk; to replace one, it is loaded under a temporary name and renamed.
- */
+ * the last chunk; to replace one, it is loaded under a temporary name and renamed. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -95,8 +95,7 @@ struct pause;
 struct pause *pause_begin(const struct move_options *options, struct errbuf *err);
 
 /* Makes the source read-only and disconnects its clients, so that a write that the pause has caught half way is never
- * acknowledged. 1; 0: it is no Bloomery, and has no such setting; or -errno: -ECANCELED when writers were not held back
- * all the time. */
+ * acknowledged. 1; 0: it is no Bloomery, and has no such setting; or -errno: -ECANCELED if writers got through. */
 int pause_close_source(struct pause *pause, struct errbuf *err);
 
 /* Lets the writers go on; with `undo` a source that became read-only accepts writes again. Returns the seconds since

@@ -173,8 +173,7 @@ static inline struct slice move_name(const struct move_filter *filter)
     return (struct slice){filter->name, filter->name_len};
 }
 
-/* Looks up new filters in the target; finishes the ones that need not or cannot be moved, and makes the others WANTED.
- */
+/* Looks up new filters in the target; finishes those that need not or cannot be moved, makes the others WANTED. */
 int move_look(struct move_link *link, struct move_filter **filters, size_t n);
 
 /* Whether the name is a temporary one. */

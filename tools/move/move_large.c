@@ -111,8 +111,7 @@ static int ask_info(struct large *large, struct move_info *info_out)
     return status;
 }
 
-/* Handles a refused chunk. If a filter of RedisBloom has grown during the read, its chunks do not fit its header: it is
- * read again. */
+/* Handles a refused chunk. If RedisBloom's filter has grown meanwhile, its chunks do not fit: it is read again. */
 static int refused(struct large *large, bool by_source, struct slice text, enum attempt *attempt_out)
 {
     struct move_link *link = large->link;

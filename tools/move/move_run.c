@@ -1,5 +1,4 @@
-/* One run: its messages (a line for each filter that is not moved, the progress), its queue, its threads and signals.
- */
+/* One run: its messages (a line for each filter that is not moved, the progress), queue, threads and signals. */
 #include <errno.h>
 #include <inttypes.h>
 #include <signal.h>

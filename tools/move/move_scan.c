@@ -17,8 +17,7 @@
 
 #define PAGE_KEYS 512 /* SCAN's COUNT */
 
-/* Names of the types of filters: RedisBloom's and valkey-bloom's, which Bloomery answers, too; and those of Bloomery's
- * module. */
+/* Names of the types of filters: RedisBloom's and valkey-bloom's, which Bloomery answers, too; those of its module. */
 static const struct {
     const char *name;
     bool cuckoo, whole; /* as in struct move_filter */

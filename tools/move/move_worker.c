@@ -111,8 +111,7 @@ static bool is_small(const struct move_filter *filter)
 }
 
 /* Chunks may work if DUMP or RESTORE are not allowed, or if the filter has become too large for one piece. They may
- * also work if the target does not support the form of the dump: the module without take-over, or an engine older than
- * the source. */
+ * also work if the target does not support the form of the dump: a module without take-over, or an older engine. */
 static bool may_go_in_chunks(const struct move_filter *filter, struct slice text)
 {
     if (filter->whole)
@@ -252,8 +251,7 @@ static int move_batch(struct move_link *link, struct move_filter **filters, size
     return status;
 }
 
-/* Moves filters, a part of them at a time. A lost connection halves the part, so that short-lived connections make
- * progress. */
+/* Moves filters, a part of them at a time. A lost connection halves the part: short-lived ones make progress. */
 static int move_all(struct move_link *link, struct move_filter **filters, size_t n)
 {
     size_t part = n;

@@ -130,8 +130,7 @@ static void on_key(void *ctx, const struct sstable_key *key)
     problem(look, "the key %s is not in the filter: reads miss its partition", shown);
 }
 
-/* Compares the set bits with the number that the keys set, within the range of chance and of equal sequences of small
- * filters. */
+/* Compares the set bits with the number that the keys set, within chance and equal sequences of small filters. */
 static void look_at_fill(struct look *look, const struct bloom_shape *shape)
 {
     double bits = 64.0 * (double)shape->nwords, unset = exp(-(double)shape->k * (double)look->keys / bits);

@@ -71,8 +71,7 @@ struct find_server {
     size_t nreported;
 };
 
-/* Reads the address, whose password is hidden in `url`, and connects. These return TOOL_OK, or another code after a
- * message. */
+/* Reads the address, with the password hidden, and connects. These return TOOL_OK, or another code after a message. */
 int find_server_open(struct find_server *server, const struct tool_args *args, char *url);
 
 /* Asks for the keys of the report's block. Filters that cannot be asked become messages, and the report's status. */

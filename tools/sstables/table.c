@@ -186,8 +186,7 @@ static bool path_below(char out[PATH_SIZE], const struct visit *visit, const cha
     return false;
 }
 
-/* Whether SSTables of this place are passed on. Directories above the caller's one do not count: who names a snapshot
- * wants it. */
+/* Whether SSTables of this place are passed on. Directories above do not count: who names a snapshot wants it. */
 static bool is_wanted(const struct visit *visit, const char *path)
 {
     struct sstable_name name;

@@ -46,9 +46,8 @@ bool table_toc_names(const struct table_toc *toc, const char *component);
 int table_each_key(const struct table *table, uint64_t most, void (*take)(void *ctx, const struct sstable_key *key),
                    void *ctx, const char *what, struct errbuf *err);
 
-/* sstable_walk: the SSTables below a directory (sstable_dir.h). A Data.db or a Filter.db stands for an SSTable. A
- * running database may replace SSTables: new ones are passed on, too, until no key can have been missed. Thread: one.
- */
+/* sstable_walk: the SSTables below a directory (sstable_dir.h). A Data.db or Filter.db stands for one. A running
+ * database may replace SSTables: new ones are passed on, too, until no key can have been missed. Thread: one. */
 
 /* Valid during the call. */
 struct found_sstable {

@@ -29,8 +29,7 @@ struct acl_user *acl_get_default(struct acl *acl);
 
 bool acl_needs_no_password(struct acl *acl); /* that user does not */
 
-/* What that user, of whom the caller has some object, has become; NULL: he was deleted, even if another one has his
- * name. */
+/* What that user, of whom the caller has some object, has become; NULL: deleted, even if another one has his name. */
 struct acl_user *acl_get_again(struct acl *acl, const struct acl_user *user);
 
 /* The user of that name if he is on and this is his password; takes the same time without a user of that name. */
@@ -46,8 +45,7 @@ bool acl_delete(struct acl *acl, struct slice name);
 /* Sets the default user's password, as `requirepass` does; "" for no password. False without memory. */
 bool acl_set_requirepass(struct acl *acl, struct slice password);
 
-/* All users in the order of their names, each with a reference; acl_list_free() gives them back. False without memory.
- */
+/* All users by their names, each with a reference; acl_list_free() gives them back. False without memory. */
 struct acl_list {
     struct acl_user **users;
     size_t n;
@@ -65,8 +63,7 @@ void acl_replace_all(struct acl *acl, const struct acl_list *list);
 /* The file is the setting `aclfile`; a path that is not absolute begins at the setting `dir`. */
 
 /* Reads users from the file, a line "user <name> <rule> ..." each. CONFIG_OK with the users, to which "default" is
- * added if the file does not have it; CONFIG_REFUSED or a negative errno with the reasons, line by line, in `errors`.
- */
+ * added if the file does not have it; CONFIG_REFUSED or a negative errno with the reasons, a line each, in `errors`. */
 int acl_file_read(const struct config *config, struct acl_list *list_out, struct buf *errors);
 
 /* The same for text in memory. */

@@ -5,8 +5,7 @@
 #include "check.h"
 #include "handlers.h"
 
-/* All categories of Redis, even without a command of ours, and RedisBloom's; the flags of which each follows from one.
- */
+/* All categories of Redis, even without a command of ours, and RedisBloom's; the flags from which each follows. */
 static const struct {
     const char *name;
     uint32_t flags;

@@ -30,15 +30,13 @@ enum acl_verdict acl_check(const struct acl_user *user, const struct command *ro
 #define ACL_PATTERN_WORK 16
 #define ACL_MAX_WORK     ((size_t)4 << 20)
 
-/* Whether the user may call the command, given by its number, which has one key and no channel. If not, acl_check() has
- * the reason. */
+/* Whether the user may call the command, given by its number, with one key and no channel. acl_check() says why not. */
 bool acl_may_call(const struct acl_user *user, size_t command, struct slice key);
 
 /* Whether some selector of the user allows the command, given by its number, with any arguments. */
 bool acl_allows_command(const struct acl_user *user, size_t command);
 
-/* Whether the user may work in the database of this number: in 0, where connections begin, and in those that he may
- * SELECT. */
+/* Whether the user may work in the database of this number: in 0, and in those that he may SELECT. */
 bool acl_may_use(const struct acl_user *user, unsigned database);
 
 /* Whether the user may, after a SELECT, send the command, given by its number or ACL_ANY_COMMAND, for the filter of

@@ -27,8 +27,7 @@ struct acl {
 
 void acl_log_deinit(struct acl_log *log);
 
-/* The default user as it is at first: it may do everything; with the password if that is not "". NULL without memory.
- */
+/* The default user at first: it may do everything; with the password if that is not "". NULL without memory. */
 struct acl_user *acl_first_default(struct slice requirepass);
 
 #endif

@@ -117,8 +117,7 @@ bool acl_user_has_password(const struct acl_user *user, const uint8_t digest[ACL
     return found;
 }
 
-/* The place of a password, npasswords if there is none. For commands of administrators, to whom its time reveals
- * nothing new. */
+/* The place of a password, npasswords: none. For administrators, to whom its time reveals nothing. */
 static size_t find_password(const struct acl_user *user, const uint8_t digest[ACL_DIGEST])
 {
     size_t i = 0;

@@ -110,8 +110,7 @@ const char *acl_fault_text(enum acl_fault fault);
 /* Applies rules, the words of a command or line, to a user that no other thread sees; a selector may be spread over
  * several words. Returns ACL_GOOD, or a fault with the wrong rule in *fault_out, which points into the words or into
  * `scratch`; the user may be partly changed. -1: a '(' is not closed, with its word. `all_channels`: the meaning of the
- * setting acl-pubsub-default for "reset" and selectors. `scratch` holds joined selectors and is the caller's to
- * free. */
+ * setting acl-pubsub-default for "reset" and selectors. `scratch` holds joined selectors; the caller frees it. */
 int acl_user_apply_words(struct acl_user *user, const struct slice *words, size_t n, bool all_channels,
                          struct buf *scratch, struct slice *fault_out);
 
@@ -135,8 +134,7 @@ static inline bool acl_pattern_matches(const struct acl_pattern *pattern, struct
 
 void acl_password_digest(struct slice password, uint8_t digest_out[ACL_DIGEST]);
 
-/* Whether the digest is one of the user's passwords; NULL has none. Its time does not depend on the user, nor on the
- * compared digests. */
+/* Whether the digest is one of the user's passwords; NULL has none. Its time does not depend on user or digests. */
 bool acl_user_has_password(const struct acl_user *user, const uint8_t digest[ACL_DIGEST]);
 
 /* ---- rules ---- */

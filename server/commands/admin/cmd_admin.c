@@ -425,8 +425,7 @@ void cmd_slowlog_reset(struct command_ctx *ctx)
 
 #define FIRST_LOG2 10 /* the first bucket ends at 1024 ns, the "1" of the reply */
 
-/* Pairs of microseconds and the number of calls that took at most this time, for the powers of two where the number
- * grows. */
+/* Pairs of microseconds and the number of calls that took at most this time, where it grows. */
 static void reply_histogram(struct reply *reply, const struct histogram *histogram)
 {
     uint64_t before = 0, total = histogram_count(histogram);

@@ -23,8 +23,7 @@ static struct bloom_filter *askable(struct entry *entry)
     return filter && __builtin_expect(bloom_filter_is_queryable(filter), true) ? filter : NULL;
 }
 
-/* The filter cannot be asked. If its bits are away, the command should have waited before; it has just got a new
- * name. */
+/* The filter cannot be asked. If its bits are away, the command should have waited; it has just got a new name. */
 static void reply_unreadable(struct bf_call *call)
 {
     const char *reason = entry_quarantine_reason(call->entry);
@@ -82,8 +81,7 @@ static void bf_look_for_items(struct bf_call *call)
         call->entry = NULL;
 }
 
-/* Whether the filter of the call has to be read from its file before it can be asked. Then the connection waits for
- * that, or has an error. */
+/* Whether the call's filter must be read from its file first. The connection waits for that, or has an error. */
 static bool bf_waits_for_file(struct bf_call *call)
 {
     if (!call->read_only || !sstables_is_unread(call->entry))
@@ -171,8 +169,7 @@ static const struct bloom_journal *journal_of(const struct bf_call *call, struct
     return journal;
 }
 
-/* An add's notes about itself: by these exactly one of many adds reports that the filter has grown or is full. They go
- * to the log, too. */
+/* An add's notes about itself: by these exactly one of many adds reports growth or a full filter, in the log, too. */
 struct add_note {
     uint64_t id;
     struct journal_ring *ring; /* NULL: there is no log */

@@ -33,8 +33,7 @@ struct bf_call {
 struct bf_call bf_call_of(struct command_ctx *ctx);
 
 /* Queries or adds one item: looks the filter up if call->entry is NULL, creates a missing filter for an add, replies,
- * counts. The entry of an earlier moment gives a valid answer: the command then came before later changes of the
- * name. */
+ * counts. The entry of an earlier moment gives a valid answer: the command came before later changes. */
 void bf_query_one(struct bf_call *call, struct slice item);
 void bf_add_one(struct bf_call *call, struct slice item);
 

@@ -188,8 +188,7 @@ void cmd_bf_add(struct command_ctx *ctx)
 
 /* ---- BF.INSERT ---- */
 
-/* The part of BF.INSERT before its items: reads the options and creates a missing filter. False: the command has been
- * answered. */
+/* BF.INSERT before its items: reads the options and creates a missing filter. False: it has been answered. */
 static bool begin_insert(struct command_ctx *ctx, const struct bf_args *args, struct bf_call *call)
 {
     struct bf_defaults defaults = bf_defaults_of(ctx->server);

@@ -1,5 +1,4 @@
-/* BF.SCANDUMP and BF.LOADCHUNK: bf_chunks.h defines the chunks; here loads wait under their names, and the last chunk
- * publishes the filter. */
+/* BF.SCANDUMP and BF.LOADCHUNK(bf_chunks.h): loads wait under their names, and the last chunk publishes the filter. */
 #include <string.h>
 #include <xxhash.h>
 
@@ -75,8 +74,7 @@ static void give_up(struct loading *it)
     registry_abandon(it->job->server->registry, entry);
 }
 
-/* Prepares the filter of a header. The load passes on. False: RedisBloom's header, and another client has just begun a
- * load of this name. */
+/* Prepares the filter of a header. The load passes on. False: RedisBloom's header, and another client was first. */
 static bool keep_begun(struct loading *it, struct bf_load *load)
 {
     const struct dump_plan *plan = bf_load_plan(load);

@@ -16,8 +16,7 @@
 
 /* ---- making ---- */
 
-/* Prepares an empty filter with these layers (shapes[0..nlayers-1]; variant and parameters as given). False after an
- * error reply. */
+/* Prepares an empty filter with these layers (shapes[0..nlayers-1]). False after an error reply. */
 bool content_prepare(struct command_job *job, struct slice name, const struct bloom_params *params,
                      const struct bloom_shape *shapes, unsigned nlayers, struct entry **entry_out);
 
@@ -52,16 +51,14 @@ struct content_publication {
 int content_publish(struct server *server, struct entry *entry, const struct content_publication *publication,
                     struct errbuf *err);
 
-/* Publishes a prepared filter and replies OK; or abandons it and replies with the error, which is `exists` for
- * REGISTRY_EXISTS. */
+/* Publishes a prepared filter and replies OK; or abandons it and replies why: `exists` for REGISTRY_EXISTS. */
 void content_finish(struct command_job *job, struct entry *entry, const struct content_publication *publication,
                     const char *exists);
 
 /* The status of the registry for one of bloomcore. */
 int registry_status(int status);
 
-/* Replies with the reason why a filter could not be created: a status of the registry, or an -errno, with its text. Any
- * thread. */
+/* Replies why a filter could not be created: a status of the registry, or an -errno, with its text. Thread: any. */
 void reply_not_made(struct reply *reply, int status, const struct errbuf *err);
 
 /* ---- finding ---- */
@@ -72,8 +69,7 @@ struct entry *content_pin(struct command_job *job, struct slice name, bool *repl
 /* content_pin() for commands of Bloom filters: a missing filter and a cuckoo filter are errors, too. */
 struct entry *content_pin_bloom(struct command_job *job, struct slice name);
 
-/* content_pin() for callers that need no bits (entry_shape()): these are not brought into memory. Thread: any,
- * online. */
+/* content_pin() for callers that need no bits (entry_shape()), which stay where they are. Thread: any, online. */
 struct entry *content_pin_shape(struct command_job *job, struct slice name, bool *replied_out);
 
 /* ---- large work ---- */

@@ -122,8 +122,7 @@ static bool id_set_grow(struct id_set *set, size_t least)
     return true;
 }
 
-/* `expected`: ids that will be in the set, at least. False: it was in the set already, or there is no memory (*failed).
- */
+/* `expected`: ids in the set, at least. False: it was in the set already, or there is no memory (*failed). */
 static bool id_set_add(struct id_set *set, uint64_t id, size_t expected, bool *failed)
 {
     if (set->n * 2 >= set->size && !id_set_grow(set, 2 * expected)) {
@@ -378,8 +377,7 @@ static bool is_full(const struct find *find)
     return find->step.nlayers >= find->step.budget;
 }
 
-/* The next words, at most `most`, as long as they are names: the cache misses of NAMES_AHEAD of them overlap. Returns
- * how many they were. */
+/* The next words, at most `most`, as long as they are names: cache misses of NAMES_AHEAD overlap. Their number. */
 static size_t choose_names(struct find *find, size_t most)
 {
     const struct registry *registry = find->server->registry;

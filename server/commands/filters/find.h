@@ -30,8 +30,7 @@ void find_destroy(struct find *find); /* NULL is fine */
 bool find_read_keys(struct find *find, struct errbuf *error);
 
 /* Chooses the next filters. *layers_out is the number of their layers, with one for each filter that is answered
- * "maybe" without being asked: times the number of items it is the cost of find_ask(). False: these are the last, or
- * there is no memory. */
+ * "maybe" without being asked: times the items the cost of find_ask(). False: the last, or no memory. */
 bool find_choose(struct find *find, size_t *layers_out);
 
 /* Among the words are SSTables' filters that have not been read (sstables.h), or filters whose bits are not in memory

@@ -1,5 +1,4 @@
-/* Commands on names: those that Redis has for keys of any type, times to live, and
- * databases. */
+/* Commands on names: those that Redis has for keys of any type, times to live, and databases. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -80,8 +79,7 @@ static void count_job(struct command_job *job)
     count_names(job->server, job->database, &job->reply);
 }
 
-/* Filters that have expired are counted until they are removed. Unless many have at the same time, none is left here.
- */
+/* Expired filters are counted until they are removed. Unless many expired at the same time, none is left here. */
 void cmd_dbsize(struct command_ctx *ctx)
 {
     registry_expire_due(ctx->server->registry, DBSIZE_REMOVES, NULL);

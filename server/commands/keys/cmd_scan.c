@@ -48,8 +48,7 @@ static void beginning_of(struct beginning *beginning, struct slice pattern)
     beginning->whole = glob_prefix(pattern, beginning->text, &beginning->len).len == 0;
 }
 
-/* Visits at most `max` names with this beginning, those after `after`. Returns how many there were; fewer than `max`:
- * there are no more. */
+/* Visits at most `max` names with this beginning, those after `after`. Their number; fewer than `max`: no more. */
 static size_t walk_names(const struct server *server, unsigned database, const struct beginning *beginning,
                          const struct slice *after, size_t max,
                          void (*visit)(void *ctx, struct slice key, struct entry *entry), void *ctx)
@@ -154,8 +153,7 @@ static uint64_t scan_names(struct server *server, unsigned database, const struc
     }
 }
 
-/* A first SCAN, if few names share the beginning of its pattern. False: more names share it than may be checked, and
- * none is in the list. */
+/* A first SCAN, if few names share the beginning of its pattern. False: too many do, and none is in the list. */
 static bool scan_beginning(struct server *server, unsigned database, const struct scan_options *options,
                            struct name_list *list)
 {
@@ -171,8 +169,7 @@ static bool scan_beginning(struct server *server, unsigned database, const struc
     return false;
 }
 
-/* The names come before the cursor is known, and a reply is written front to back: so they go to a buffer of their own.
- */
+/* The names come before the cursor is known, and a reply is written in order: so they go to a buffer. */
 static void scan(struct server *server, unsigned database, struct reply *reply, const struct scan_options *options,
                  const struct glob *glob)
 {

@@ -31,8 +31,7 @@ bool transaction_takes(const struct session *session, const struct command *comm
  * The work of all words is at most WORK_TRANSACTION (work.h). */
 bool transaction_has_room(const struct session *session, const struct command *command, const struct resp_command *cmd);
 
-/* Queues a command. False: the queue would take more than `limit` bytes, or there is no memory: the caller closes the
- * client, as Redis does. */
+/* Queues a command. False: the queue would take more than `limit` bytes, or no memory: the caller closes the client. */
 bool transaction_queue(struct session *session, const struct command *command, const struct resp_command *cmd,
                        size_t limit);
 

@@ -1,6 +1,5 @@
 /* alloc: arrays that double, cache lines, memory for keys. Thread: any, on distinct objects. */
-#ifndef BLOOMERY_ALLOC_H
-#define BLOOMERY_ALLOC_H
+#pragma once
 
 #include <errno.h>
 #include <stdalign.h>
@@ -62,5 +61,3 @@ static inline void secret_free(void *at, size_t len)
     explicit_bzero(at, len);
     munmap(at, len);
 }
-
-#endif

@@ -5,8 +5,7 @@
  * code. Earlier content stays readable. Only buf_deinit() clears the failure.
  *
  * Lifetime: the caller's storage, buf_init() to buf_deinit(). Thread: any, on distinct objects. */
-#ifndef BLOOMERY_BUF_H
-#define BLOOMERY_BUF_H
+#pragma once
 
 #include <stdarg.h>
 #include <stdbool.h>
@@ -76,5 +75,3 @@ void buf_consume(struct buf *buf, size_t n);
 
 /* Cuts the content back to `len` <= buf_len() bytes, to withdraw a reply. Does not clear a failure. */
 void buf_truncate(struct buf *buf, size_t len);
-
-#endif

@@ -1,7 +1,6 @@
 /* bytes: numbers in the byte order that a format names, little-endian (le) or big-endian (be). Positions need no
  * alignment, but room. Each *_put() returns the position after the bytes it wrote. Thread: any. */
-#ifndef BLOOMERY_BYTES_H
-#define BLOOMERY_BYTES_H
+#pragma once
 
 #include <endian.h>
 #include <stdbool.h>
@@ -94,5 +93,3 @@ static inline bool bytes_are_zero(const unsigned char *at, size_t len)
         any |= at[i];
     return any == 0;
 }
-
-#endif

@@ -3,8 +3,7 @@
  *
  * CHECK is in every build: the bugs that it catches would corrupt data or give wrong answers. VERIFY is for checks that
  * cost too much for production; BLOOMERY_VERIFY (presets dev and asan) compiles it in. Both end the process. */
-#ifndef BLOOMERY_CHECK_H
-#define BLOOMERY_CHECK_H
+#pragma once
 
 #include <stddef.h>
 #include <stdio.h>
@@ -41,5 +40,3 @@ static inline unsigned state_next(const struct state_row *rows, size_t nrows, un
 }
 
 #define STATE_NEXT(rows, state, event) state_next(rows, sizeof(rows) / sizeof((rows)[0]), state, event)
-
-#endif

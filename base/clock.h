@@ -1,7 +1,6 @@
 /* clock: the only reader of the system's clocks. Monotonic clocks count from an unspecified moment, those of `unix`
  * from the epoch. Inline, as commands are timed with them. Thread: any. */
-#ifndef BLOOMERY_CLOCK_H
-#define BLOOMERY_CLOCK_H
+#pragma once
 
 #include <stdint.h>
 #include <time.h>
@@ -85,5 +84,3 @@ static inline int64_t clock_coarse_unix_ms(void)
 {
     return clock_read_ms(CLOCK_REALTIME_COARSE);
 }
-
-#endif

@@ -3,8 +3,7 @@
  *
  * No allocation; a message that does not fit is cut and ends in "...". Lifetime: the caller's storage; a zeroed errbuf
  * is empty. Thread: any, on distinct objects. */
-#ifndef BLOOMERY_ERRBUF_H
-#define BLOOMERY_ERRBUF_H
+#pragma once
 
 #define ERRBUF_SIZE 512
 
@@ -29,5 +28,3 @@ void errbuf_prefix(struct errbuf *err, const char *fmt, ...) __attribute__((form
         if (rc_ != 0)     \
             return rc_;   \
     } while (0)
-
-#endif

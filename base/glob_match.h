@@ -9,8 +9,7 @@
  *
  * Bytes, not characters. Neither recursion nor allocation, and the time is at most proportional to the product of the
  * two lengths, for any pattern. Thread: any. */
-#ifndef BLOOMERY_GLOB_MATCH_H
-#define BLOOMERY_GLOB_MATCH_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -48,5 +47,3 @@ struct glob { /* fields are internal */
 /* `pattern` has at most GLOB_COMPILED_MAX bytes and is borrowed for the call. glob_test() agrees with glob_match(). */
 void glob_compile(struct glob *glob_out, struct slice pattern, bool ignore_case);
 bool glob_test(const struct glob *glob, struct slice text);
-
-#endif

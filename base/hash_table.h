@@ -3,8 +3,7 @@
  * grow longer.
  *
  * Lifetime: zeroed storage to hash_table_deinit(); the objects are the caller's. Thread: one at a time. */
-#ifndef BLOOMERY_HASH_TABLE_H
-#define BLOOMERY_HASH_TABLE_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -53,5 +52,3 @@ static inline struct hash_link *hash_table_next(const struct hash_link *link)
 {
     return hash_table_same(link->next, link->hash);
 }
-
-#endif

@@ -4,8 +4,7 @@
  * durations below 64 ns are exact. The size is fixed, about 10 kB.
  *
  * Thread rule: one thread adds; any thread may read meanwhile and sees each counter's value of that moment. */
-#ifndef BLOOMERY_HISTOGRAM_H
-#define BLOOMERY_HISTOGRAM_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stddef.h>
@@ -55,5 +54,3 @@ uint64_t histogram_count_upto(const struct histogram *histogram, uint64_t ns);
 
 /* The percentile (0 to 100) of the durations in ns, rounded up to the end of its bucket; 0 without durations. */
 uint64_t histogram_percentile(const struct histogram *histogram, double percentile);
-
-#endif

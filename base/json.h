@@ -2,8 +2,7 @@
  * after a line break.
  *
  * Thread: any, on distinct objects. */
-#ifndef BLOOMERY_JSON_H
-#define BLOOMERY_JSON_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -35,5 +34,3 @@ void json_str(struct buf *out, const char *key, const char *text);
 
 /* A string if the bytes are UTF-8, otherwise {"hex":"e9"}: different values never look alike. No escapes for HTML. */
 void json_bytes(struct buf *out, const char *key, struct slice bytes);
-
-#endif

@@ -5,8 +5,7 @@
  * ends the process with the names of both locks. In a release a lock is a pthread_mutex_t and nothing else.
  *
  * Lifetime: lock_init() or LOCK_INITIALIZER, to lock_deinit(). Thread: any; the thread that takes a lock gives it. */
-#ifndef BLOOMERY_LOCK_H
-#define BLOOMERY_LOCK_H
+#pragma once
 
 #include <errno.h>
 #include <pthread.h>
@@ -125,5 +124,3 @@ static inline void lock_wait_for(sem_t *event)
     while (sem_wait(event) != 0 && errno == EINTR)
         ;
 }
-
-#endif

@@ -2,8 +2,7 @@
  * log_notice(log, "%s in %s", log_count(n, "filter").text, log_bytes(size).text).
  *
  * Thread: any. */
-#ifndef BLOOMERY_LOG_TEXT_H
-#define BLOOMERY_LOG_TEXT_H
+#pragma once
 
 #include <stdint.h>
 
@@ -16,5 +15,3 @@ struct log_text log_count(uint64_t n, const char *noun);
 
 /* "1 byte", "812 bytes", "1.2 kB", "34 MB", "5.6 GB", "1.2 TB": powers of 1000; two digits at least. */
 struct log_text log_bytes(uint64_t bytes);
-
-#endif

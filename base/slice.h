@@ -1,8 +1,7 @@
 /* slice: a borrowed range of bytes, and the words and numbers that a client's argument can hold.
  *
  * A slice owns nothing and is valid as long as the bytes are. Thread: any. */
-#ifndef BLOOMERY_SLICE_H
-#define BLOOMERY_SLICE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -74,5 +73,3 @@ bool slice_to_double(struct slice arg, double *value_out);
 /* The length of the first character of a text in UTF-8 (RFC 3629), 1 to 4 bytes. 0 for an empty text, an invalid byte,
  * a truncated character, an overlong form, a surrogate, or a number above U+10FFFF. */
 size_t utf8_char(const char *text, size_t len);
-
-#endif

@@ -5,8 +5,7 @@
  * and decides their visibility.
  *
  * Thread: any, one call at a time for each load. */
-#ifndef BLOOMERY_BF_CHUNKS_H
-#define BLOOMERY_BF_CHUNKS_H
+#pragma once
 
 #include "bf_out.h"
 #include "bf_request.h"
@@ -101,5 +100,3 @@ bool cf_chunk_place(const struct bloom_filter *filter, int64_t iterator, struct 
 /* The plan of a filter with this payload of valkey-bloom's, all of which is verified. False with the error for the
  * client: valkey-bloom's, and the reason behind it. */
 bool bf_read_load(struct slice payload, struct dump_plan *plan_out, struct errbuf *error_out);
-
-#endif

@@ -2,8 +2,7 @@
  * fields that are computed from the bits. Each field can also be requested alone.
  *
  * Thread: any; the filter may be added to meanwhile. */
-#ifndef BLOOMERY_BF_INFO_H
-#define BLOOMERY_BF_INFO_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -52,5 +51,3 @@ void bf_reply_plan(const struct bf_out *out, const struct bf_plan *requested);
 /* Whether a new filter will exceed twice the requested error rate when its first layer is full, and the message for the
  * operator. Small filters at low rates do so in RedisBloom's layout. */
 bool bf_rate_is_off(const struct bloom_filter *filter, struct errbuf *text_out);
-
-#endif

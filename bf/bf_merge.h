@@ -5,8 +5,7 @@
  * (bloom_merge.h).
  *
  * Thread: any, one merge each; adds and queries may continue in all filters but the union. */
-#ifndef BLOOMERY_BF_MERGE_H
-#define BLOOMERY_BF_MERGE_H
+#pragma once
 
 #include "bf_out.h"
 #include "bf_request.h"
@@ -48,5 +47,3 @@ int bf_merge_unite(struct bf_merge *merge, struct bloom_pool *pool, bool overful
 
 /* Whether the destination already equals this union, so that it stays. */
 bool bf_merge_changes_nothing(const struct bf_merge *merge);
-
-#endif

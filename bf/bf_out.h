@@ -4,8 +4,7 @@
  *
  * An aggregate begins with its number of elements; the elements follow. No call fails; a host that runs out of memory
  * handles that when the reply is complete. Thread: the caller's, one reply at a time. */
-#ifndef BLOOMERY_BF_OUT_H
-#define BLOOMERY_BF_OUT_H
+#pragma once
 
 #include <stdarg.h>
 #include <stdbool.h>
@@ -69,5 +68,3 @@ void bf_out_named_real(const struct bf_out *out, const char *name, double value)
     "ERR the key %s of this filter is missing: add its line to the key file, then CONFIG SET bf-key-file again or " \
     "SIGHUP"
 #define BF_NEW_NO_KEY "ERR there is no key for new filters: set bf-key-file"
-
-#endif

@@ -5,8 +5,7 @@
  * looks filters up.
  *
  * Thread: any. */
-#ifndef BLOOMERY_BF_REQUEST_H
-#define BLOOMERY_BF_REQUEST_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -153,5 +152,3 @@ void bf_set_layout(struct bloom_params *params, enum bloom_variant layout);
 
 /* The largest capacity of a first layer with this rate; 0 if the rate is impossible. */
 uint64_t bf_max_capacity(const struct bloom_params *params);
-
-#endif

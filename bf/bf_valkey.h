@@ -3,8 +3,7 @@
  * known under both contracts (bf_request.h).
  *
  * Thread: any. */
-#ifndef BLOOMERY_BF_VALKEY_H
-#define BLOOMERY_BF_VALKEY_H
+#pragma once
 
 #include "bf_request.h"
 
@@ -44,5 +43,3 @@ uint64_t bf_valkey_size(const struct bloom_filter *filter);
 
 /* The items that a filter with these parameters can grow to. */
 uint64_t bf_valkey_most(const struct bloom_params *params, uint64_t limit);
-
-#endif

@@ -2,8 +2,7 @@
  * and replies that follow from a cuckoo filter. Options, their order and errors are RedisBloom's.
  *
  * Thread: any. */
-#ifndef BLOOMERY_CF_REQUEST_H
-#define BLOOMERY_CF_REQUEST_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -67,5 +66,3 @@ void cf_reply_info(const struct bf_out *out, const struct bloom_filter *filter, 
 void cf_reply_plan(const struct bf_out *out, const struct cf_plan *requested, unsigned most_layers);
 
 void cf_reply_debug(const struct bf_out *out, const struct bloom_filter *filter);
-
-#endif

@@ -1,7 +1,6 @@
 /* command_arg: the words in which tables of commands state keys and arguments (bf_commands.def, cf_commands.def, and
  * those of the server), for COMMAND and its documentation. */
-#ifndef BLOOMERY_COMMAND_ARG_H
-#define BLOOMERY_COMMAND_ARG_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -48,5 +47,3 @@ struct command_arg {
 #define OPTIONAL               .optional = true
 #define MULTIPLE               .multiple = true
 #define SINCE(version)         .since = version
-
-#endif

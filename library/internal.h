@@ -1,6 +1,5 @@
 /* Declarations that the files of the library share. A bloomery_filter is a bloomcore filter with its own pool. */
-#ifndef BLOOMERY_LIBRARY_INTERNAL_H
-#define BLOOMERY_LIBRARY_INTERNAL_H
+#pragma once
 
 #include "bloom_filter.h"
 #include "bloomery.h"
@@ -24,5 +23,3 @@ int bloomery_parse_layout(const char *layout, enum bloom_variant *variant_out, s
 bloomery_filter *bloomery_new(enum bloom_variant variant, struct errbuf *err);
 
 void bloomery_view(const bloomery_filter *filter, unsigned layer, struct bloom_layer_view *view_out);
-
-#endif

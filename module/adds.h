@@ -1,8 +1,7 @@
 /* adds: the adds of one command to the filter of a call, which is open for writing and complete.
  *
  * Thread: the engine's main thread. */
-#ifndef BLOOMERY_MODULE_ADDS_H
-#define BLOOMERY_MODULE_ADDS_H
+#pragma once
 
 #include "bloom_ahead.h"
 #include "bloom_batch.h"
@@ -26,5 +25,3 @@ void claim_words(struct call *call, size_t first, struct slice owner);
 
 /* The same for argument 2, at which the aim was taken, with one reply instead of an array. */
 void add_word(struct call *call, const struct bloom_aim *aim, bool as_it_came);
-
-#endif

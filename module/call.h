@@ -1,8 +1,7 @@
 /* call: one command on one filter, as the engine hands it over.
  *
  * Thread: the engine's main thread. Lifetime: one call; the words are borrowed. */
-#ifndef BLOOMERY_MODULE_CALL_H
-#define BLOOMERY_MODULE_CALL_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -99,5 +98,3 @@ static inline void call_bool(struct call *call, bool value)
     else
         engine.ReplyWithLongLong(call->ctx, value);
 }
-
-#endif

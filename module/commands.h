@@ -1,8 +1,7 @@
 /* commands: the table of commands, and making them known to the engine, with all that COMMAND says of them.
  *
  * Thread: the engine's main thread, while the module is being loaded. */
-#ifndef BLOOMERY_MODULE_COMMANDS_H
-#define BLOOMERY_MODULE_COMMANDS_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -43,5 +42,3 @@ const struct command *command_of(engine_command_fn handler);
 
 /* Registers all, under names that begin with the prefix of their kind of filter. False with a text: a name is taken. */
 bool commands_register(struct engine_ctx *ctx, const char *prefix, const char *cuckoo_prefix, struct errbuf *err);
-
-#endif

@@ -31,8 +31,7 @@
  * numbers and the seed replaces MAKE, and layers have no record.
  *
  * Thread: the engine's main thread. */
-#ifndef BLOOMERY_MODULE_EFFECTS_H
-#define BLOOMERY_MODULE_EFFECTS_H
+#pragma once
 
 #include "bloom_window.h"
 #include "call.h"
@@ -82,5 +81,3 @@ void effect_deleted(struct call *call);
 /* The key has changed: WATCH fails, cached replies are invalid. `event` goes to keyspace events; NULL: no event. */
 void effect_changed(struct call *call, const char *event);
 void effect_event(struct call *call, const char *event);
-
-#endif

@@ -6,8 +6,7 @@
  *
  * Lifetime: engine_load() once, when the module is loaded; `engine` does not change afterwards. Thread: the engine's
  * main thread, or the process that it has forked to save; Free() any. */
-#ifndef BLOOMERY_MODULE_ENGINE_H
-#define BLOOMERY_MODULE_ENGINE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -196,5 +195,3 @@ bool engine_is_valkey(const struct engine_ctx *ctx);
 
 /* Looks all functions up. NULL, or the name of a required one that the engine lacks. */
 const char *engine_load(const struct engine_ctx *ctx);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * HANDLER(cmd_bf_x) { ... } is given a call with a valid number of words, and replies. It opens the key with
  * call_open(); the key is closed after it. */
-#ifndef BLOOMERY_MODULE_HANDLERS_H
-#define BLOOMERY_MODULE_HANDLERS_H
+#pragma once
 
 #include "call.h"
 #include "commands.h"
@@ -43,5 +42,3 @@ static inline __attribute__((always_inline)) int call_run(const struct command *
     call_close(&call);
     return ENGINE_OK;
 }
-
-#endif

@@ -2,8 +2,7 @@
  * the engine's own calloc ends the process; here NULL is returned wherever the engine has the functions to find out.
  *
  * Thread: any. */
-#ifndef BLOOMERY_MODULE_MEMORY_H
-#define BLOOMERY_MODULE_MEMORY_H
+#pragma once
 
 #include "bloom_filter.h"
 #include "engine.h"
@@ -27,5 +26,3 @@ bool memory_possible(uint64_t bytes, struct errbuf *err);
  * client's RESTORE; from a file, a log or a primary, if this machine could hold it, with a warning above
  * bf-max-filter-bytes. False with the numbers. */
 bool memory_may_load(uint64_t filter_bytes, uint64_t more_bytes, struct errbuf *err);
-
-#endif

@@ -1,8 +1,7 @@
 /* settings: the settings of the module. settings.def has the list.
  *
  * Thread: the engine's main thread. */
-#ifndef BLOOMERY_MODULE_SETTINGS_H
-#define BLOOMERY_MODULE_SETTINGS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -70,5 +69,3 @@ enum bf_missing settings_missing(void);
 
 /* The pool that gets the keys, and the file of the setting at the start. False with a text. */
 bool keys_init(struct bloom_pool *pool, const char *path, struct errbuf *err);
-
-#endif

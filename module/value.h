@@ -5,8 +5,7 @@
  *
  * Lifetime: value_create() to value_free(), which the engine may call in its own thread. Thread: the engine's main
  * thread, unless said otherwise. */
-#ifndef BLOOMERY_MODULE_VALUE_H
-#define BLOOMERY_MODULE_VALUE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -136,5 +135,3 @@ bool cuckoo_type_init(struct engine_ctx *ctx, bool take_over, struct errbuf *err
 
 /* Whether values of this type are cuckoo filters: a file written without `take-over` has the other type. */
 bool cuckoo_type_is(const struct engine_type *type);
-
-#endif

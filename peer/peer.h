@@ -9,8 +9,7 @@
  * again.
  *
  * Lifetime: caller's storage, peer_init() to peer_close(). Thread: one at a time. */
-#ifndef BLOOMERY_PEER_H
-#define BLOOMERY_PEER_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -100,5 +99,3 @@ int peer_flush(struct peer *peer, struct errbuf *err) __attribute__((warn_unused
 /* Sends all that is queued and waits for the next reply. It is valid until the next call of peer_reply(),
  * peer_flush() or peer_close(). Error replies are replies. Pushes are left out. */
 int peer_reply(struct peer *peer, struct resp_reply *reply_out, struct errbuf *err) __attribute__((warn_unused_result));
-
-#endif

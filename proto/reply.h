@@ -6,8 +6,7 @@
  * every control character (below 0x20, and 0x7f). Bytes from 0x80 on pass, because names may be UTF-8.
  *
  * Thread: any, on distinct objects. */
-#ifndef BLOOMERY_REPLY_H
-#define BLOOMERY_REPLY_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -72,5 +71,3 @@ void reply_array_end(struct reply *reply, size_t token, size_t n);
 /* The same for a map of n pairs. */
 size_t reply_map_begin(struct reply *reply);
 void reply_map_end(struct reply *reply, size_t token, size_t pairs);
-
-#endif

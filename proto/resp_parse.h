@@ -19,8 +19,7 @@
  * Reference: the Redis serialization protocol specification; error texts as Redis 8 words them.
  *
  * Lifetime: caller's storage, resp_parser_init() to resp_parser_deinit(). Thread: any, on distinct objects. */
-#ifndef BLOOMERY_RESP_PARSE_H
-#define BLOOMERY_RESP_PARSE_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -125,5 +124,3 @@ static inline size_t resp_parser_memory(const struct resp_parser *parser)
  * size - 1 bytes; RESP_ERROR_TEXT_SIZE is enough for any. Empty after any other status. */
 #define RESP_ERROR_TEXT_SIZE 64
 void resp_parser_error(const struct resp_parser *parser, char *text_out, size_t size);
-
-#endif

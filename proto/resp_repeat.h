@@ -8,8 +8,7 @@
  * It takes only requests that resp_parser_next() would read in the same way; it leaves unusual ones to the parser.
  *
  * Lifetime: caller's storage; the noted request is a copy. Thread: any, on distinct objects. */
-#ifndef BLOOMERY_RESP_REPEAT_H
-#define BLOOMERY_RESP_REPEAT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -48,5 +47,3 @@ static inline bool resp_parser_idle(const struct resp_parser *parser)
 {
     return parser->pos == 0;
 }
-
-#endif

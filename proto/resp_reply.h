@@ -12,8 +12,7 @@
  * Reference: the Redis serialization protocol specification.
  *
  * Lifetime: caller's storage, zero-initialised, to resp_reply_reader_deinit(). Thread: any, on distinct objects. */
-#ifndef BLOOMERY_RESP_REPLY_H
-#define BLOOMERY_RESP_REPLY_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -77,5 +76,3 @@ static inline struct slice resp_reply_text(const struct resp_reply *reply, size_
 {
     return (struct slice){reply->base + reply->nodes[node].off, reply->nodes[node].len};
 }
-
-#endif

@@ -6,8 +6,7 @@
  *
  * Lifetime: tls_context_server() or tls_context_client() to tls_context_destroy(). Thread: any; a context may serve any
  * number of threads. */
-#ifndef BLOOMERY_TLS_CONTEXT_H
-#define BLOOMERY_TLS_CONTEXT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -62,5 +61,3 @@ void tls_context_destroy(struct tls_context *context); /* NULL is fine */
 
 /* The end of the validity of its own certificate, in seconds since 1970; 0: it has none. */
 int64_t tls_context_expires(const struct tls_context *context);
-
-#endif

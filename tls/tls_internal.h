@@ -1,6 +1,5 @@
 /* tls_internal: the state of a context, errors, and files, for the files of the room. Thread: any. */
-#ifndef BLOOMERY_TLS_INTERNAL_H
-#define BLOOMERY_TLS_INTERNAL_H
+#pragma once
 
 #include <openssl/ssl.h>
 #include <stdbool.h>
@@ -39,5 +38,3 @@ bool tls_use_key(SSL_CTX *ssl, BIO *bytes);
 
 /* Certificates for checking other ones, at least one, and revocation lists. `shows`: clients get their names. */
 bool tls_use_authorities(SSL_CTX *ssl, BIO *bytes, bool shows);
-
-#endif

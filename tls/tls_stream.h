@@ -9,8 +9,7 @@
  * the reason. A full `out` is a failure. After TLS_FAILED only tls_stream_destroy() may be called.
  *
  * Lifetime: tls_stream_create() to tls_stream_destroy(). Thread: one at a time. */
-#ifndef BLOOMERY_TLS_STREAM_H
-#define BLOOMERY_TLS_STREAM_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -72,5 +71,3 @@ bool tls_stream_is_up(const struct tls_stream *stream);
 
 /* Whether this connection resumed an earlier session. */
 bool tls_stream_resumed(const struct tls_stream *stream);
-
-#endif

@@ -11,8 +11,7 @@
  * Thread: any number of threads, without further synchronisation. Queries take no lock and write nothing. They wait
  * while an add moves fingerprints, for some ten nanoseconds per move. Changes take the filter's lock. The functions
  * marked "loading" need exclusive access. */
-#ifndef BLOOMERY_CUCKOO_H
-#define BLOOMERY_CUCKOO_H
+#pragma once
 
 #include "bloom_chain.h"
 #include "bloom_types.h"
@@ -138,5 +137,3 @@ void cuckoo_read(const struct bloom_filter *filter, uint64_t at, void *to, size_
 /* Of a cuckoo filter, at a moment during the call. 0, or -ENOMEM and NULL. */
 int bloom_still_begin(struct bloom_filter *filter, struct bloom_filter **still_out, struct errbuf *err);
 void bloom_still_end(struct bloom_filter *still); /* NULL is fine */
-
-#endif

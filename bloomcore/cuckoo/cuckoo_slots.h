@@ -1,7 +1,6 @@
 /* cuckoo_slots: the slots of a cuckoo filter, for the files that read and change them. Internal to bloomcore.
  * Thread: any; "locked": under the filter's lock. */
-#ifndef BLOOMERY_CUCKOO_SLOTS_H
-#define BLOOMERY_CUCKOO_SLOTS_H
+#pragma once
 
 #include "cuckoo_part.h"
 #include "cuckoo_shape.h"
@@ -213,5 +212,3 @@ int cuckoo_grow_locked(struct bloom_filter *filter, const struct bloom_journal *
 
 /* Sets a word of slots, and counts its taken slots. Locked; does not record itself. */
 void cuckoo_set_word(struct bloom_filter *filter, struct bloom_layer *layer, uint64_t word, uint64_t slots);
-
-#endif

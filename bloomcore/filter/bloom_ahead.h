@@ -7,8 +7,7 @@
  * with it, and made again if it was wrong.
  *
  * Thread: one for each object, and for its filters: no other thread may query them or add to them meanwhile. */
-#ifndef BLOOMERY_BLOOM_AHEAD_H
-#define BLOOMERY_BLOOM_AHEAD_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -43,5 +42,3 @@ void bloom_ahead_aim(const struct bloom_ahead *ahead, const void *data, size_t l
 bool bloom_ahead_query(const struct bloom_filter *filter, const struct bloom_aim *aim);
 enum bloom_add bloom_ahead_add(struct bloom_filter *filter, const struct bloom_aim *aim,
                                const struct bloom_journal *journal, struct errbuf *err);
-
-#endif

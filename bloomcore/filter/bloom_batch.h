@@ -9,8 +9,7 @@
  * Lifetime: the caller's storage. After bloom_batch_start() a batch is valid as long as the filter, for any number of
  * calls. The items' bytes are borrowed for that call only. Thread: any, on distinct batches; other threads may use the
  * filter meanwhile. */
-#ifndef BLOOMERY_BLOOM_BATCH_H
-#define BLOOMERY_BLOOM_BATCH_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -79,5 +78,3 @@ size_t bloom_batch_add_all(const struct bloom_batch *batch, size_t from, struct 
 
 /* Whether the filter's words exceed the cache, so that time between start and query pays. */
 bool bloom_filter_beyond_cache(const struct bloom_filter *filter);
-
-#endif

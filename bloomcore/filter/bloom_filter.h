@@ -14,8 +14,7 @@
  * "Scalable Bloom Filters" (2007), with another series of rates. Layer i has capacity * expansion^i items at rate
  * bloom_size_share(error_rate, i); the rates of all layers sum up to less than error_rate. A fixed filter has one layer
  * at exactly error_rate. RedisBloom's layout (redisbloom.h) has a hash, sizes and rates of its own. */
-#ifndef BLOOMERY_BLOOM_FILTER_H
-#define BLOOMERY_BLOOM_FILTER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -110,5 +109,3 @@ struct bloom_alone {
 int bloom_alone_init(struct bloom_alone *alone, const struct bloom_shape *shape, const struct bloom_params *params,
                      struct errbuf *err);
 void bloom_alone_deinit(struct bloom_alone *alone); /* idempotent, of a zeroed one too */
-
-#endif

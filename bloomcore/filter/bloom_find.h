@@ -5,8 +5,7 @@
  * which these bits are set. The answers are those of bloom_filter_query() for each filter, at some moment of the call.
  *
  * Thread: any; other threads may add to the filters meanwhile. */
-#ifndef BLOOMERY_BLOOM_FIND_H
-#define BLOOMERY_BLOOM_FIND_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -48,5 +47,3 @@ void bloom_many_fetch(const struct bloom_filter *filter, const uint64_t *h1, con
  * of the items that the filter may have go to found_out, in rising order. Returns their count. */
 size_t bloom_many_query(const struct bloom_filter *filter, const uint64_t *h1, const uint64_t *h2, size_t n,
                         uint16_t found_out[BLOOM_MANY]);
-
-#endif

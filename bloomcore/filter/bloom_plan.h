@@ -1,8 +1,7 @@
 /* bloom_plan: describes a filter without creating it.
  *
  * Pure function. Thread: any. */
-#ifndef BLOOMERY_BLOOM_PLAN_H
-#define BLOOMERY_BLOOM_PLAN_H
+#pragma once
 
 #include "bloom_filter.h"
 
@@ -29,5 +28,3 @@ struct bloom_plan {
  * the complete ring, with this many items per window, evenly spread over time. BLOOM_OK, or BLOOM_REFUSED with the
  * reason in `err`. */
 int bloom_plan(const struct bloom_params *params, uint64_t items, struct bloom_plan *plan_out, struct errbuf *err);
-
-#endif

@@ -6,8 +6,7 @@
  * reveals nothing about the key: both are outputs of a pseudorandom function for different inputs.
  *
  * Thread: any. */
-#ifndef BLOOMERY_BLOOM_KEY_H
-#define BLOOMERY_BLOOM_KEY_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -53,5 +52,3 @@ static inline bool bloom_key_is_here(const struct bloom_key *key)
 {
     return atomic_load_explicit(&key->here, memory_order_acquire);
 }
-
-#endif

@@ -5,8 +5,7 @@
  * Appleby's MurmurHash3 (public domain); Cassandra's variant as described in docs/FORMAT.md, section 3.
  *
  * Pure functions. Thread: any. */
-#ifndef BLOOMERY_MURMUR_H
-#define BLOOMERY_MURMUR_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -31,5 +30,3 @@ uint64_t murmur2_64a(const void *data, size_t len, uint64_t seed);
 /* Both hashes of an item: h1 with the seed above, h2 with h1 as its seed. The narrow ones have 32 bits. */
 struct bloom_hash murmur2_hash(const void *data, size_t len);
 struct bloom_hash murmur2_hash_narrow(const void *data, size_t len);
-
-#endif

@@ -1,6 +1,5 @@
 /* murmur_load: the loads of the hash functions. Positions need no alignment. Internal to the files that hash. */
-#ifndef BLOOMERY_MURMUR_LOAD_H
-#define BLOOMERY_MURMUR_LOAD_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -33,5 +32,3 @@ static inline uint64_t load_last(const unsigned char *end, size_t n, size_t tota
         return load32(p) | (uint64_t)load32(end - 4) << (8 * (n - 4));
     return p[0] | (uint64_t)p[n / 2] << (8 * (n / 2)) | (uint64_t)p[n - 1] << (8 * (n - 1));
 }
-
-#endif

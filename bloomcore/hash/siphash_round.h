@@ -1,7 +1,6 @@
 /* siphash_round: the constants and the round of SipHash, written once for one number and for vectors: a lane is an
  * input of its own. Internal to the files that hash by it. */
-#ifndef BLOOMERY_SIPHASH_ROUND_H
-#define BLOOMERY_SIPHASH_ROUND_H
+#pragma once
 
 #include <stdint.h>
 
@@ -25,5 +24,3 @@
         (v3) = ROTATE(v3, 21) ^ (v0); \
         (v2) = ROTATE(v2, 32);        \
     } while (0)
-
-#endif

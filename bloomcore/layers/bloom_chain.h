@@ -1,7 +1,6 @@
 /* bloom_chain: the chain of a filter's layers: its contents, for saving, loading and reporting, and its growth. The
  * functions marked "loading" need exclusive access to the filter. Thread: any otherwise. */
-#ifndef BLOOMERY_BLOOM_CHAIN_H
-#define BLOOMERY_BLOOM_CHAIN_H
+#pragma once
 
 #include "bloom_types.h"
 
@@ -78,5 +77,3 @@ uint64_t bloom_filter_words_bytes(const struct bloom_filter *filter);
 
 /* Frees a layer made by growth, without its words. NULL is fine. */
 void bloom_chained_free(const struct bloom_pool *pool, struct bloom_chained_layer *chained);
-
-#endif

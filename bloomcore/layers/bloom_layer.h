@@ -14,8 +14,7 @@
  * Bits of words are only ever set, so relaxed loads are enough: a reader that has learnt of an add, by any means,
  * happens after it and sees its bits. A reader that has found the item's bits also sees the add's other writes: an add
  * makes these before it sets the bits (bloom_set_bits()), and a query ends with bloom_found(). */
-#ifndef BLOOMERY_BLOOM_LAYER_H
-#define BLOOMERY_BLOOM_LAYER_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stddef.h>
@@ -244,5 +243,3 @@ static inline void bloom_pool_note_layer(struct bloom_pool *pool, const struct b
     atomic_fetch_add_explicit(&pool->evictable.bytes, bytes, memory_order_relaxed);
     bloom_pool_resize(pool, before, before + bytes);
 }
-
-#endif

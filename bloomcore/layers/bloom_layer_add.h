@@ -1,7 +1,6 @@
 /* bloom_layer_add: the steps of an add to a layer, under the filter's lock: a place for the item, then its bits.
  * Internal to bloomcore. */
-#ifndef BLOOMERY_BLOOM_LAYER_ADD_H
-#define BLOOMERY_BLOOM_LAYER_ADD_H
+#pragma once
 
 #include "bloom_layer.h"
 #include "bloom_merge.h"
@@ -182,5 +181,3 @@ static inline void bloom_locks_give(const struct bloom_locks *locks)
  * add; the add's journal (may be NULL) also records the younger filter's part. */
 void bloom_twins_pass_on(const struct bloom_twin_slot *twin, const struct bloom_filter *filter,
                          const struct bloom_hash *hash, unsigned n, const struct bloom_journal *journal);
-
-#endif

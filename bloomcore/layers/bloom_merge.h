@@ -6,8 +6,7 @@
  * Twins ensure that (below).
  *
  * Thread: any, on distinct destinations; adds and queries may continue in all filters. */
-#ifndef BLOOMERY_BLOOM_MERGE_H
-#define BLOOMERY_BLOOM_MERGE_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -88,5 +87,3 @@ void bloom_or_words(_Atomic uint64_t *dst, const _Atomic uint64_t *src, uint64_t
 /* BLOOM_OK, or BLOOM_REFUSED with the difference in `err`. */
 int bloom_params_equal(const struct bloom_params *a, const struct bloom_params *b, struct errbuf *err);
 int bloom_shapes_equal(const struct bloom_shape *a, const struct bloom_shape *b, unsigned layer, struct errbuf *err);
-
-#endif

@@ -1,7 +1,6 @@
 /* bloom_part: the storage of a window (bloom_window.h): each of its layers belongs to a part, and the filter knows its
  * newest one. For code that treats layers of all filters; bloom_window_ring.h is for the windows' own files. */
-#ifndef BLOOMERY_BLOOM_PART_H
-#define BLOOMERY_BLOOM_PART_H
+#pragma once
 
 #include <string.h>
 
@@ -65,5 +64,3 @@ bool bloom_window_is_small(const struct bloom_layer *layer); /* BLOOM_WINDOW_SMA
 
 /* Of twins: the count of each layer of the younger one is at least that of a layer that it gets from the older one. */
 void bloom_window_raise_counts(struct bloom_filter *younger, const struct bloom_filter *older);
-
-#endif

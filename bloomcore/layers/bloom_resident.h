@@ -5,8 +5,7 @@
  * memory. No other function may be called, and no thread may hold a view's `words`.
  *
  * Thread: one at a time for a filter, and no other thread uses its words; the caller ensures that (RCU). */
-#ifndef BLOOMERY_BLOOM_RESIDENT_H
-#define BLOOMERY_BLOOM_RESIDENT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -38,5 +37,3 @@ void bloom_filter_undrop_end(struct bloom_filter *filter, bool filled);
 /* The number of filters of the pool whose words are dropped, until bloom_filter_undrop_end(), and their bytes. */
 uint64_t bloom_pool_dropped(const struct bloom_pool *pool);
 uint64_t bloom_pool_dropped_bytes(const struct bloom_pool *pool);
-
-#endif

@@ -8,8 +8,7 @@
  * otherwise.
  *
  * Internal to bloomcore. Thread: a run is complete when its layer is published; then any. */
-#ifndef BLOOMERY_BLOOM_RUN_H
-#define BLOOMERY_BLOOM_RUN_H
+#pragma once
 
 #include "bloom_layer.h"
 
@@ -60,5 +59,3 @@ bool bloom_run_test(const struct bloom_layer *layer, struct bloom_hash hash);
 /* Whether the item is in one of the layers below, of which there is one. Not inlined: a filter of one layer would save
  * registers for it in each query. */
 bool bloom_layer_test_older(const struct bloom_layer *layer, struct bloom_hash hash);
-
-#endif

@@ -1,7 +1,6 @@
 /* bloom_state: the fill of a filter, its error rate and its number of items, computed from its bits, not from its
  * parameters. Other threads may add meanwhile. Thread: any. */
-#ifndef BLOOMERY_BLOOM_STATE_H
-#define BLOOMERY_BLOOM_STATE_H
+#pragma once
 
 #include <stdint.h>
 
@@ -33,5 +32,3 @@ void bloom_filter_state_sampled(const struct bloom_filter *filter, uint64_t samp
 
 /* Computes the state of a chain from the states of its layers. */
 void bloom_chain_state(const struct bloom_state *layers, unsigned nlayers, struct bloom_state *state_out);
-
-#endif

@@ -1,7 +1,6 @@
 /* cuckoo_part: the storage of a cuckoo filter (cuckoo.h) after its first layer. Internal to bloomcore, for code that
  * treats layers of all filters. Thread: any; "locked": under the filter's lock. */
-#ifndef BLOOMERY_CUCKOO_PART_H
-#define BLOOMERY_CUCKOO_PART_H
+#pragma once
 
 #include <string.h>
 
@@ -76,5 +75,3 @@ static inline void cuckoo_unspare(struct bloom_filter *filter)
     if (spare)
         atomic_store_explicit(&filter->newest, spare, memory_order_relaxed);
 }
-
-#endif

@@ -12,8 +12,7 @@
  * counts.
  *
  * Thread: any, on distinct objects; exceptions are noted. */
-#ifndef BLOOMERY_REDISBLOOM_H
-#define BLOOMERY_REDISBLOOM_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -53,5 +52,3 @@ int redisbloom_check_first(uint64_t options, uint64_t growth, const struct redis
 /* The numbers of the oldest `nlayers` layers of a filter in this layout. The counts are never below the items in bits
  * that were read before. Others may add meanwhile. A filter of a fixed size gets the default growth. */
 void redisbloom_describe(const struct bloom_filter *filter, unsigned nlayers, struct redisbloom_filter *out);
-
-#endif

@@ -4,8 +4,7 @@
  * Blocks get different numbers of items, and a crowded block has a higher rate. Sizes therefore come from the sum over
  * the numbers of items that a block may have, not from the formula for a filter without blocks. Pure functions. Thread:
  * any. */
-#ifndef BLOOMERY_BLOCKED_H
-#define BLOOMERY_BLOCKED_H
+#pragma once
 
 #include <stdint.h>
 
@@ -33,5 +32,3 @@ double blocked_rate_of_bits(const _Atomic uint64_t *blocks, uint64_t nblocks, un
 /* Of the layout's row (bloom_layout.h). */
 int blocked_size(unsigned options, uint64_t capacity, double rate, struct bloom_shape *shape_out, struct errbuf *err);
 bool blocked_shape_valid(const struct bloom_shape *shape, struct errbuf *err);
-
-#endif

@@ -22,8 +22,7 @@
  * Which of them it is (enum bloom_walk_kind) is decided once for each item and layer, not for each bit: functions that
  * walk take it as a constant and are compiled for each. Everything is inline: this is the inner loop of every query.
  * Thread: any. */
-#ifndef BLOOMERY_BLOOM_GEOMETRY_H
-#define BLOOMERY_BLOOM_GEOMETRY_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -237,5 +236,3 @@ static inline uint64_t bloom_walk_step(struct bloom_walk *walk, enum bloom_walk_
         else                                            \
             function(__VA_ARGS__, BLOOM_WALK_UNSIGNED); \
     } while (0)
-
-#endif

@@ -2,8 +2,7 @@
  * bits follow from its hash, how many bits and hashes a rate needs, what a file of a layer has. Other code asks for the
  * properties here, never for a layout by its name. To add one: its file, its row in bloom_layout.c, its number in enum
  * bloom_variant; a new hash or walk also in the enums below. Constants. Thread: any. */
-#ifndef BLOOMERY_BLOOM_LAYOUT_H
-#define BLOOMERY_BLOOM_LAYOUT_H
+#pragma once
 
 #include "bloom_params.h"
 #include "murmur.h"
@@ -83,5 +82,3 @@ bool bloom_variant_parse(const char *text, size_t len, enum bloom_variant *varia
 
 /* The hash of an item, by a hash without a seed. `data` may be NULL when `len` is 0. */
 struct bloom_hash bloom_hash_of_kind(unsigned kind, const void *data, size_t len);
-
-#endif

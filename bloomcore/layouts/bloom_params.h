@@ -1,7 +1,6 @@
 /* bloom_params: the numbers that describe a filter: the parameters that a user chooses, and the shape of each layer.
  * Plain values without ownership. Thread: any. */
-#ifndef BLOOMERY_BLOOM_PARAMS_H
-#define BLOOMERY_BLOOM_PARAMS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -164,5 +163,3 @@ bool bloom_shape_fits(const struct bloom_params *params, const struct bloom_shap
 
 /* Whether a filter can have these parameters; false: `err` has the reason. */
 bool bloom_params_valid(const struct bloom_params *params, struct errbuf *err);
-
-#endif

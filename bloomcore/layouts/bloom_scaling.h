@@ -1,8 +1,7 @@
 /* bloom_scaling: the capacity, the rate and the shape of each layer of a filter, from its parameters: P. Almeida et
  * al., "Scalable Bloom Filters" (2007), with the series of rates of bloom_size_share(); in RedisBloom's layout its own;
  * in a window those of its parts. Internal to bloomcore. Pure functions. Thread: any. */
-#ifndef BLOOMERY_BLOOM_SCALING_H
-#define BLOOMERY_BLOOM_SCALING_H
+#pragma once
 
 #include <stdint.h>
 
@@ -50,5 +49,3 @@ int64_t bloom_window_expires(const struct bloom_params *params, int64_t started_
 /* The capacity and the rate of layer `level` of a part. BLOOM_OK or BLOOM_REFUSED. */
 int bloom_window_level(const struct bloom_params *params, unsigned level, uint64_t *capacity_out, double *rate_out,
                        struct errbuf *err);
-
-#endif

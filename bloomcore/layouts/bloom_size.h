@@ -4,8 +4,7 @@
  * The daemon uses bloom_size_plan(), which corrects it so that the real rate never exceeds the requested one.
  *
  * Pure functions. Thread: any. */
-#ifndef BLOOMERY_BLOOM_SIZE_H
-#define BLOOMERY_BLOOM_SIZE_H
+#pragma once
 
 #include <stdint.h>
 
@@ -71,5 +70,3 @@ double bloom_size_excess(double n, unsigned k, uint64_t bits);
  * 2^64) mod bits. Estimates, not bounds: measured rates are 0.5 to 1.25 of them. */
 double bloom_size_rate_unsigned(uint64_t n, unsigned k, uint64_t bits);
 double bloom_size_excess_unsigned(double n, unsigned k, uint64_t bits);
-
-#endif

@@ -1,7 +1,6 @@
 /* bloom_types: the statuses, answers and views that the files of bloomcore and their callers share. Plain values; their
  * lifetimes are in the files that make them. Thread: any. */
-#ifndef BLOOMERY_BLOOM_TYPES_H
-#define BLOOMERY_BLOOM_TYPES_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -137,5 +136,3 @@ static inline uint64_t bloom_layer_placed(const struct bloom_layer_view *view)
 {
     return view->ordinal > view->base ? view->ordinal - view->base : 0;
 }
-
-#endif

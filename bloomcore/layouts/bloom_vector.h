@@ -3,8 +3,7 @@
  * (tests/unit/bloomcore/bloom_vector.c). Internal to bloomcore.
  *
  * Thread: any; bloom_vector_enable() while no other thread uses the library. */
-#ifndef BLOOMERY_BLOOM_VECTOR_H
-#define BLOOMERY_BLOOM_VECTOR_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -89,5 +88,3 @@ uint32_t blocked_vector_query(const _Atomic uint64_t *words, const struct bloom_
 uint32_t blocked_vector_locate(const _Atomic uint64_t *words, const struct bloom_geometry *geometry,
                                const uint64_t h1[BLOOM_BATCH], const uint64_t h2[BLOOM_BATCH], size_t n,
                                uint64_t missing[BLOOM_BATCH * BLOOM_PROBE_BITS], uint8_t nmissing[BLOOM_BATCH]);
-
-#endif

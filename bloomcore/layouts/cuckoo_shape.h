@@ -6,8 +6,7 @@
  * together, and a filter has no more of them (cuckoo_most_layers()).
  *
  * Pure functions. Thread: any. */
-#ifndef BLOOMERY_CUCKOO_SHAPE_H
-#define BLOOMERY_CUCKOO_SHAPE_H
+#pragma once
 
 #include <stdint.h>
 
@@ -90,5 +89,3 @@ double cuckoo_rate(unsigned bits, unsigned bucket_size, double load);
  * buckets of 1..255 slots, and adds of 1..65535 evictions. Takes milliseconds: not on a loop. 0: no memory. Larger
  * filters fail a little earlier, smaller ones sometimes much later. */
 double cuckoo_load(unsigned bucket_size, unsigned iterations);
-
-#endif

@@ -1,7 +1,6 @@
 /* redisbloom_size: the layers that RedisBloom makes for a capacity and a rate. docs/FORMAT.md has the facts. Pure
  * functions. Thread: any. */
-#ifndef BLOOMERY_REDISBLOOM_SIZE_H
-#define BLOOMERY_REDISBLOOM_SIZE_H
+#pragma once
 
 #include <stdint.h>
 
@@ -22,5 +21,3 @@ int redisbloom_size(unsigned options, uint64_t entries, double error, struct blo
 /* Of the layout's row (bloom_layout.h): half of the rate of the layer before. */
 double redisbloom_next_rate(const struct bloom_params *params, double newest, unsigned index);
 bool redisbloom_shape_valid(const struct bloom_shape *shape, struct errbuf *err);
-
-#endif

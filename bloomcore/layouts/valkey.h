@@ -1,7 +1,6 @@
 /* valkey: the layout of valkey-bloom, the Bloom filters of Valkey: hash and sizes. docs/FORMAT.md has the facts. Pure
  * functions. Thread: any. */
-#ifndef BLOOMERY_VALKEY_H
-#define BLOOMERY_VALKEY_H
+#pragma once
 
 #include <stdint.h>
 
@@ -35,5 +34,3 @@ int valkey_shape(uint64_t capacity, double rate, uint64_t bytes, uint64_t hashes
 int valkey_size(unsigned options, uint64_t capacity, double rate, struct bloom_shape *shape_out, struct errbuf *err);
 double valkey_next_rate(const struct bloom_params *params, double newest, unsigned index);
 bool valkey_shape_valid(const struct bloom_shape *shape, struct errbuf *err);
-
-#endif

@@ -5,8 +5,7 @@
  * because a thread may be hashing with it; destroying the pool erases it.
  *
  * Thread: any. */
-#ifndef BLOOMERY_BLOOM_KEYRING_H
-#define BLOOMERY_BLOOM_KEYRING_H
+#pragma once
 
 #include "bloom_key.h"
 #include "bloom_pool.h"
@@ -34,5 +33,3 @@ bool bloom_filter_is_queryable(const struct bloom_filter *filter);
 struct bloom_key *bloom_keyring_get(struct bloom_pool *pool, uint64_t id); /* with a reference; NULL: no memory */
 void bloom_keyring_release(struct bloom_pool *pool, struct bloom_key *key);
 void bloom_keyring_deinit(struct bloom_pool *pool);
-
-#endif

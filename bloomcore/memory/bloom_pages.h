@@ -15,8 +15,7 @@
  * kernel's mappings, and the kernel allows 65,530.
  *
  * Thread: any. */
-#ifndef BLOOMERY_BLOOM_PAGES_H
-#define BLOOMERY_BLOOM_PAGES_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -50,5 +49,3 @@ void *bloom_pages_alloc(struct bloom_pages *pages, size_t bytes, enum bloom_page
 void bloom_pages_free(struct bloom_pages *pages, void *run, size_t bytes);
 
 enum bloom_pages_kind bloom_pages_kind_of(const void *run);
-
-#endif

@@ -1,7 +1,6 @@
 /* bloom_pool: the data that the filters of a process share: the locks of adds, the limits and the count of memory, and
  * the memory of words. A pool lives as long as any class or filter made from it. Thread: any. */
-#ifndef BLOOMERY_BLOOM_POOL_H
-#define BLOOMERY_BLOOM_POOL_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -81,5 +80,3 @@ void bloom_pool_settle(struct bloom_pool *pool, bool (*go_on)(void *ctx), void *
 
 /* Whether no filter is left for bloom_pool_settle() to check. */
 bool bloom_pool_is_settled(struct bloom_pool *pool);
-
-#endif

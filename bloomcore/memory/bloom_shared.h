@@ -1,7 +1,6 @@
 /* bloom_shared: the structs of the data that filters share, and the locks of adds. Internal to bloomcore; bloom_pool.h
  * is its public part. Thread: any. */
-#ifndef BLOOMERY_BLOOM_SHARED_H
-#define BLOOMERY_BLOOM_SHARED_H
+#pragma once
 
 #include <stdalign.h>
 #include <stdatomic.h>
@@ -141,5 +140,3 @@ static inline void bloom_lock_give(struct bloom_lock *lock)
     atomic_thread_fence(memory_order_seq_cst);
     atomic_store_explicit(&lock->taken, false, memory_order_release);
 }
-
-#endif

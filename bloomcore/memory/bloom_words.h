@@ -13,8 +13,7 @@
  * Reading takes no memory: the kernel maps its page of zeros.
  *
  * Thread: any. */
-#ifndef BLOOMERY_BLOOM_WORDS_H
-#define BLOOMERY_BLOOM_WORDS_H
+#pragma once
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -100,5 +99,3 @@ void bloom_map_leave(struct bloom_maps *maps, struct bloom_map *map);
 
 /* Maps `len` bytes that begin at a huge page, and `lead` bytes before them. NULL without memory. */
 char *bloom_map_reserve(size_t lead, size_t len);
-
-#endif

@@ -6,8 +6,7 @@
  * Times are microseconds of the pool's clock, which never goes back; its zero is the host's choice.
  *
  * Thread: any, except the functions marked "loading", which need exclusive access. */
-#ifndef BLOOMERY_BLOOM_WINDOW_H
-#define BLOOMERY_BLOOM_WINDOW_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -135,5 +134,3 @@ int bloom_window_or(struct bloom_filter *dst, struct bloom_filter *src, uint64_t
  * BLOOM_REFUSED: there are no such layers of equal shape. */
 int bloom_window_or_layer(struct bloom_filter *dst, unsigned to, const struct bloom_filter *src, unsigned from,
                           struct errbuf *err);
-
-#endif

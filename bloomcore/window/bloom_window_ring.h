@@ -1,8 +1,7 @@
 /* bloom_window_ring: the ring of a window's parts, for the files that change it: turns and forgetting (bloom_window.c),
  * adds (bloom_window_add.c), unions (bloom_window_merge.c). Internal to bloomcore. Thread: any; "locked": under the
  * filter's lock. */
-#ifndef BLOOMERY_BLOOM_WINDOW_RING_H
-#define BLOOMERY_BLOOM_WINDOW_RING_H
+#pragma once
 
 #include "bloom_part.h"
 
@@ -55,5 +54,3 @@ int bloom_window_make_place(const struct bloom_seen *seen, const struct bloom_jo
 int bloom_window_append(struct bloom_filter *filter, unsigned level, const struct bloom_turn *turn,
                         const struct bloom_journal *journal, struct errbuf *err);
 void bloom_part_set(struct bloom_part *part, const struct bloom_turn *turn);
-
-#endif

@@ -8,8 +8,7 @@
  * (registry_key.h), so that no key changes.
  *
  * Thread: any. */
-#ifndef BLOOMERY_DATABASE_H
-#define BLOOMERY_DATABASE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -89,5 +88,3 @@ static inline unsigned databases_number(const struct databases *databases, unsig
         number++;
     return number;
 }
-
-#endif

@@ -4,8 +4,7 @@
  * Errors: 0 or -errno, always; counts come in outputs. Paths are NUL-terminated and may be relative.
  *
  * Thread: any; the real implementation has no state. */
-#ifndef BLOOMERY_FSOPS_H
-#define BLOOMERY_FSOPS_H
+#pragma once
 
 #include <dirent.h>
 #include <stdbool.h>
@@ -129,5 +128,3 @@ int fs_read_all(const struct fsops *fs, int fd, void *buf, size_t len, uint64_t 
     __attribute__((warn_unused_result));
 int fs_write_all(const struct fsops *fs, int fd, const void *buf, size_t len, uint64_t offset)
     __attribute__((warn_unused_result));
-
-#endif

@@ -1,8 +1,7 @@
 /* id_map: from filter ids to anything: an open-addressing table, for the store and for the recovery from the log.
  *
  * Lifetime: zeroed storage to id_map_deinit(); the values are the caller's. Thread: one at a time. */
-#ifndef BLOOMERY_ID_MAP_H
-#define BLOOMERY_ID_MAP_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -25,5 +24,3 @@ bool id_map_has(const struct id_map *map, uint64_t id);
 void *id_map_get(const struct id_map *map, uint64_t id); /* NULL also when there is none */
 void *id_map_remove(struct id_map *map, uint64_t id);    /* its value, NULL when there was none */
 void id_map_deinit(struct id_map *map);
-
-#endif

@@ -3,8 +3,7 @@
  * new filters. Bytes of secrets pass through memory that core dumps leave out (alloc.h).
  *
  * Thread: any. */
-#ifndef BLOOMERY_KEY_FILE_H
-#define BLOOMERY_KEY_FILE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -44,5 +43,3 @@ int key_line_make(char line[KEY_LINE_LEN]) __attribute__((warn_unused_result));
 
 /* An id as it is in files and messages: 16 digits. True if it is one; never 0. */
 bool key_id_parse(const char *text, size_t len, uint64_t *id_out);
-
-#endif

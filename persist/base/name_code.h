@@ -4,8 +4,7 @@
  * hexadecimal. So the encoding is printable, has no '/', is never "." or "..", and one name has one encoding.
  *
  * Thread: any. */
-#ifndef BLOOMERY_NAME_CODE_H
-#define BLOOMERY_NAME_CODE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -18,5 +17,3 @@ void name_encode(const char *name, size_t len, char *out);
 
 /* Writes at most `len` bytes of the decoded name and their count. False when `text` is not the encoding of any name. */
 bool name_decode(const char *text, size_t len, char *out, size_t *len_out);
-
-#endif

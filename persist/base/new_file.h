@@ -1,8 +1,7 @@
 /* new_file: a file that appears under its name when it is complete. A process killed before that leaves nothing, or
  * `path`.<process>.part if the file system has no O_TMPFILE, or in the moment of a replacement; the next new file of
  * this path removes it. Of two writers of one path the first to end wins, or with `replace` the last. Thread: one. */
-#ifndef BLOOMERY_NEW_FILE_H
-#define BLOOMERY_NEW_FILE_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -30,5 +29,3 @@ int new_file_open(struct new_file *file, const char *path, bool replace, struct 
 /* Syncs the file, gives it its name, and syncs the directory. If `rc`, the status of writing it, is a failure, removes
  * it. 0 or -errno with the reason; `placed` says whether it is under its name all the same. */
 int new_file_end(struct new_file *file, int rc, struct errbuf *err);
-
-#endif

@@ -20,8 +20,7 @@
  * address in IPv6 form. Types without a row above (tuples, user-defined types, frozen collections) are written as blob.
  *
  * Pure functions. Thread: any. */
-#ifndef BLOOMERY_CQL_KEY_H
-#define BLOOMERY_CQL_KEY_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -62,5 +61,3 @@ struct cql_type {
 };
 
 extern const struct cql_type cql_types[];
-
-#endif

@@ -2,13 +2,10 @@
  * reflected, beginning with 0, nothing added at the end).
  *
  * Thread: any. */
-#ifndef BLOOMERY_CRC64_H
-#define BLOOMERY_CRC64_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
 
 /* Goes on with `crc`, 0 at the beginning: crc64(crc64(0, a), b) is that of a and b together. */
 uint64_t crc64(uint64_t crc, const void *data, size_t len);
-
-#endif

@@ -6,8 +6,7 @@
  * which sizes are too large.
  *
  * Thread: any, on distinct objects; a filter that is read must not change meanwhile (bloom_still_begin()). */
-#ifndef BLOOMERY_CUCKOO_DUMP_H
-#define BLOOMERY_CUCKOO_DUMP_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -73,5 +72,3 @@ typedef int cuckoo_make_fn(void *ctx, const struct dump_plan *plan, unsigned lay
  * `make` NULL: the slots are skipped. */
 int cuckoo_read_value(struct rdb_reader *reader, uint64_t type, cuckoo_make_fn *make, void *ctx,
                       struct dump_plan *plan_out) __attribute__((warn_unused_result));
-
-#endif

@@ -12,8 +12,7 @@
  * this chunk follows exactly the earlier ones. Each chunk has its own checksum of 128 bits.
  *
  * Thread: any, on distinct objects; the filter that is read may be added to. */
-#ifndef BLOOMERY_DUMP_H
-#define BLOOMERY_DUMP_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -135,5 +134,3 @@ int dump_read_turns(const unsigned char *at, struct dump_plan *plan, struct errb
 
 /* Gives the layers of the filter, which has the dump's bits and counts, their turns. */
 void dump_take_turns(const struct dump_plan *plan, struct bloom_filter *filter);
-
-#endif

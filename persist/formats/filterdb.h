@@ -6,8 +6,7 @@
  * other names (store/manifest.h), with more hashes and little-endian words.
  *
  * Thread: any. */
-#ifndef BLOOMERY_FILTERDB_H
-#define BLOOMERY_FILTERDB_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -133,5 +132,3 @@ void filter_file_params(const struct bloom_shape *shape, const struct bloom_stat
 
 /* Its rate with this capacity, in (0, 1). */
 double filter_file_rate(const struct bloom_shape *shape, uint64_t capacity);
-
-#endif

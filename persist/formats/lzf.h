@@ -8,8 +8,7 @@
  * needs no memory next to it.
  *
  * Thread: any, on distinct objects. */
-#ifndef BLOOMERY_LZF_H
-#define BLOOMERY_LZF_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -51,5 +50,3 @@ int lzf_decoder_end(struct lzf_decoder *decoder, bytes_sink_fn *sink, void *ctx)
 
 /* Compresses `len` bytes into at most `max` bytes at `out`. Returns their number; 0: they do not fit. */
 size_t lzf_compress(const unsigned char *in, size_t len, unsigned char *out, size_t max);
-
-#endif

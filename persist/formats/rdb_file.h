@@ -2,8 +2,7 @@
  * reads it again at the place in rdb_key.
  *
  * Statuses are those of rdb_reader.h. Thread: any, on distinct objects. */
-#ifndef BLOOMERY_RDB_FILE_H
-#define BLOOMERY_RDB_FILE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -45,5 +44,3 @@ struct rdb_summary {
  * checksum stands at the end. */
 int rdb_file_walk(struct rdb_reader *reader, rdb_key_fn *on_key, void *ctx, struct rdb_summary *summary_out)
     __attribute__((warn_unused_result));
-
-#endif

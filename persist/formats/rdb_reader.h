@@ -8,8 +8,7 @@
  * reader cannot read on. `what` is always the name of a field, for that text.
  *
  * Thread: any, on distinct objects. */
-#ifndef BLOOMERY_RDB_READER_H
-#define BLOOMERY_RDB_READER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -216,5 +215,3 @@ unsigned char *rdb_put_field_string_head(unsigned char *at, uint64_t len); /* of
 
 /* Ends the dump that begins at `dump`. */
 unsigned char *rdb_put_dump_end(unsigned char *at, const unsigned char *dump, unsigned rdb_version);
-
-#endif

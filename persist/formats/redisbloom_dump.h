@@ -6,8 +6,7 @@
  * taken while adds continue holds every item whose add had returned when it began.
  *
  * Thread: any, on distinct objects; the filter that is read may be added to. */
-#ifndef BLOOMERY_REDISBLOOM_DUMP_H
-#define BLOOMERY_REDISBLOOM_DUMP_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -81,5 +80,3 @@ void redisbloom_load_deinit(struct redisbloom_load *load);
 
 /* Whether a complete filter has all bits of this chunk: then the chunk has come again. */
 bool redisbloom_has_chunk(const struct bloom_filter *filter, uint64_t iterator, const void *data, size_t len);
-
-#endif

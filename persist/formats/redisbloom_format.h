@@ -7,8 +7,7 @@
  * Statuses are those of rdb_reader.h; the text of RDB_BAD names the field.
  *
  * Thread: any, on distinct objects. */
-#ifndef BLOOMERY_REDISBLOOM_FORMAT_H
-#define BLOOMERY_REDISBLOOM_FORMAT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -79,5 +78,3 @@ void redisbloom_write_header(const struct redisbloom_filter *value, unsigned cha
 /* The numbers are checked as in redisbloom_read(). */
 int redisbloom_read_header(const void *data, size_t len, struct redisbloom_filter *value_out, struct errbuf *err)
     __attribute__((warn_unused_result));
-
-#endif

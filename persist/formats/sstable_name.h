@@ -12,8 +12,7 @@
  *     tmp-la-1-big-..., <keyspace>-<table>-tmp-ka-1-...                   Cassandra before 3.0, until all is written
  *
  * It checks the text only and opens nothing. Thread: any. */
-#ifndef BLOOMERY_SSTABLE_NAME_H
-#define BLOOMERY_SSTABLE_NAME_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -65,5 +64,3 @@ bool sstable_is_read(const struct sstable_name *name);
  * that is not below `size`, nothing useful has been written. `name` is of `path`. */
 size_t sstable_sibling(const char *path, const struct sstable_name *name, const char *component, char *out,
                        size_t size);
-
-#endif

@@ -6,8 +6,7 @@
  * taken while adds continue holds every item whose add had returned when it began.
  *
  * Thread: any, on distinct objects; the filter that is read may be added to. */
-#ifndef BLOOMERY_VALKEY_DUMP_H
-#define BLOOMERY_VALKEY_DUMP_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -51,5 +50,3 @@ int valkey_restore_plan(enum valkey_form form, const void *data, size_t len, str
 
 /* Takes the bits and counts of a verified value into a filter made after its plan. */
 void valkey_restore(enum valkey_form form, const void *data, size_t len, struct bloom_filter *filter);
-
-#endif

@@ -8,8 +8,7 @@
  * Statuses are those of rdb_reader.h; the text of RDB_BAD names the field.
  *
  * Thread: any, on distinct objects. */
-#ifndef BLOOMERY_VALKEY_FORMAT_H
-#define BLOOMERY_VALKEY_FORMAT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -72,5 +71,3 @@ unsigned char *valkey_put_blob(unsigned char *at, const struct valkey_filter *va
 /* A payload is: the head; for each layer the length of its blob, the blob, its items and its capacity. */
 uint64_t valkey_load_bytes(const struct valkey_filter *value);
 unsigned char *valkey_put_load_head(unsigned char *at, const struct valkey_filter *value);
-
-#endif

@@ -4,8 +4,7 @@
  * So bytes of an earlier file, or bytes that a broken disk has put in another place, are never taken for a frame.
  *
  * Thread: any. */
-#ifndef BLOOMERY_LOG_FRAME_H
-#define BLOOMERY_LOG_FRAME_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -85,5 +84,3 @@ size_t log_frame_skip(const unsigned char *bytes, size_t len, uint64_t salt, uin
  * `len` if there is none. Looks at every offset; zeros cost next to nothing. */
 size_t log_frame_find(const unsigned char *bytes, size_t len, size_t from, uint64_t salt, uint64_t after,
                       struct log_frame *frame_out, size_t *len_out);
-
-#endif

@@ -5,8 +5,7 @@
  *
  * Lifetime: log_history_create() to log_history_destroy(). Thread: log_history_resolve() and log_history_get(): any.
  * The rest: one, while no other works on it. */
-#ifndef BLOOMERY_LOG_HISTORY_H
-#define BLOOMERY_LOG_HISTORY_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -87,5 +86,3 @@ void log_history_databases(const struct log_history *history, struct databases *
 
 /* The number of control records that were skipped: valid only with a save that was not made (LOG_BREAK). */
 uint64_t log_history_unjoined(const struct log_history *history);
-
-#endif

@@ -2,8 +2,7 @@
  * renamed, grow) and adds. Memory to memory; the bytes are docs/FORMAT.md section 12. Opens no file.
  *
  * Lifetime: caller's storage, init (or zeroed) to deinit. Thread: any, on distinct objects. */
-#ifndef BLOOMERY_LOG_PAYLOAD_H
-#define BLOOMERY_LOG_PAYLOAD_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -184,5 +183,3 @@ bool log_contents_decode(const void *bytes, size_t len, struct log_contents *con
  * BLOOM_REFUSED or BLOOM_LIMIT, with the reason. */
 int log_contents_fill(const struct log_contents *contents, struct bloom_filter *filter, struct errbuf *err)
     __attribute__((warn_unused_result));
-
-#endif

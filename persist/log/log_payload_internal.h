@@ -1,7 +1,6 @@
 /* Shared between log_payload.c and log_old.c: numbers of 7 bits a byte, low bits first; the top bit says that more
  * follow. A cursor reads them and other values, and never beyond its end. */
-#ifndef BLOOMERY_LOG_PAYLOAD_INTERNAL_H
-#define BLOOMERY_LOG_PAYLOAD_INTERNAL_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -117,5 +116,3 @@ uint64_t log_get_counted(struct cursor *c, uint64_t min);
 
 /* LOG_DAMAGED or LOG_NEWER, with the place of the cursor. */
 int log_payload_damaged(const struct cursor *c, const char *what, struct errbuf *err);
-
-#endif

@@ -11,8 +11,7 @@
  * last for control records. A stream's chunks are numbered from 1.
  *
  * Lifetime: log_pending_create() to log_pending_destroy(). Thread: any, except where noted. */
-#ifndef BLOOMERY_LOG_PENDING_H
-#define BLOOMERY_LOG_PENDING_H
+#pragma once
 
 #include <stdalign.h>
 #include <stdatomic.h>
@@ -228,5 +227,3 @@ uint64_t pending_state_check(const struct pending_state *state, unsigned nstream
 size_t pending_state_room(unsigned nstreams);  /* of one, with the free space after it */
 uint64_t pending_chunks_at(unsigned nstreams); /* where the chunks begin */
 uint64_t pending_chunk_seed(uint64_t salt, unsigned stream, uint64_t number);
-
-#endif

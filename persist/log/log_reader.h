@@ -10,8 +10,7 @@
  *
  * Nothing on disk is changed, but by log_reader_settle(). Lifetime: log_reader_open() to log_reader_close(). Thread:
  * "pool"; log_reader_adds() by many at a time. */
-#ifndef BLOOMERY_LOG_READER_H
-#define BLOOMERY_LOG_READER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -99,5 +98,3 @@ int log_reader_settle(struct log_reader *reader, struct log_pending *pending, st
 
 /* Bytes of the segments from `from` on, as the file system has them, for a first estimate of the work. 0 or -errno. */
 int log_bytes_on_disk(const struct fsops *fs, const char *dir, uint64_t from, uint64_t *bytes_out);
-
-#endif

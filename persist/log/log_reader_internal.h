@@ -1,6 +1,5 @@
 /* Shared between log_reader.c (frames, in their order) and log_segments.c (the files they are in) only. */
-#ifndef BLOOMERY_LOG_READER_INTERNAL_H
-#define BLOOMERY_LOG_READER_INTERNAL_H
+#pragma once
 
 #include "log_pending.h"
 #include "log_reader.h"
@@ -84,5 +83,3 @@ int log_find_pending(struct log_reader *r, struct errbuf *err);
 
 /* `err` names the fault but not the file. LOG_OK: the loss is accepted; otherwise LOG_DAMAGED, with the file added. */
 int log_found_damage(struct log_reader *r, const struct segment *segment, struct errbuf *err);
-
-#endif

@@ -6,8 +6,7 @@
  * complete.
  *
  * Lifetime: log_writer_create() to log_writer_destroy(). Thread: one at a time ("pool": it waits for the disk). */
-#ifndef BLOOMERY_LOG_WRITER_H
-#define BLOOMERY_LOG_WRITER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -83,5 +82,3 @@ void log_writer_info(const struct log_writer *writer, struct log_writer_info *in
 /* Deletes the segments with numbers below `segment`. 0, or -errno when one could not be deleted. Uses no writer. */
 int log_delete_before(const struct fsops *fs, const char *dir, uint64_t segment, struct errbuf *err)
     __attribute__((warn_unused_result));
-
-#endif

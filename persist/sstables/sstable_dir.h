@@ -1,8 +1,7 @@
 /* sstable_dir: which files of a directory stand for SSTables, and which directories lead to others. The tool's walk
  * and the daemon's scan have these rules in common. Symbolic links to directories are followed, except back to a
  * directory above. Thread: any. */
-#ifndef BLOOMERY_SSTABLE_DIR_H
-#define BLOOMERY_SSTABLE_DIR_H
+#pragma once
 
 #include <stdbool.h>
 #include <sys/stat.h>
@@ -39,5 +38,3 @@ bool dir_place_is_circle(const struct dir_place *place);
 /* What the entry of a directory leads to: 1: a directory, 0: none, which includes `lost+found` of file systems; -errno:
  * unknown, as it cannot be looked at. */
 int dir_entry_is_directory(const char *path, const char *name, unsigned char d_type);
-
-#endif

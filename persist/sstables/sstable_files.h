@@ -1,6 +1,5 @@
 /* sstable_files: the files of an SSTable beside its Filter.db, each with a reader of its own. */
-#ifndef BLOOMERY_SSTABLE_FILES_H
-#define BLOOMERY_SSTABLE_FILES_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -127,5 +126,3 @@ int statistics_db_partitions(const struct fsops *fs, const char *path, uint64_t 
 
 /* 0: nothing in it is about the filter. With the reason -EINVAL (it may be, or the file is damaged) or -errno. */
 int scylla_db_leaves_filter(const struct fsops *fs, const char *path, struct errbuf *err);
-
-#endif

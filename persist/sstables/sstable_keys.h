@@ -10,8 +10,7 @@
  * tries two chunks of Data.db.
  *
  * Lifetime: open to close. Thread: any, on distinct objects. */
-#ifndef BLOOMERY_SSTABLE_KEYS_H
-#define BLOOMERY_SSTABLE_KEYS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -61,5 +60,3 @@ bool sstable_keys_are_in(const char *path, sstable_query *has, void *ctx, struct
 /* The progress of the reader: bytes read, of all bytes of the component. */
 uint64_t sstable_keys_size(const struct sstable_keys *keys);
 uint64_t sstable_keys_done(const struct sstable_keys *keys);
-
-#endif

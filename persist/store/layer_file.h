@@ -4,8 +4,7 @@
  * are read right into their place in memory.
  *
  * Lifetime: caller's storage, init to deinit; one layer_io per thread. */
-#ifndef BLOOMERY_LAYER_FILE_H
-#define BLOOMERY_LAYER_FILE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -68,5 +67,3 @@ int layer_decode(const unsigned char *bytes, const struct bloom_layer_view *laye
  * is that of a layer of this shape and checksum. LAYER_OK or LAYER_UNUSABLE. */
 int layer_check(const unsigned char *head, uint64_t size, const struct bloom_shape *expected, uint64_t found,
                 uint64_t xxh3, struct errbuf *err);
-
-#endif

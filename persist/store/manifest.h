@@ -7,8 +7,7 @@
  * a MANIFEST yields the same bytes.
  *
  * Lifetime: caller's storage, init to deinit. Thread: any, on distinct objects. */
-#ifndef BLOOMERY_MANIFEST_H
-#define BLOOMERY_MANIFEST_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -207,5 +206,3 @@ int manifest_parser_feed(struct manifest_parser *parser, const char *bytes, size
 /* The end of the file: MANIFEST_OK only if the last line was there and right; MANIFEST_NEWER only if the checksum
  * holds: nobody has changed the text since a newer version wrote it. */
 int manifest_parser_finish(struct manifest_parser *parser, struct errbuf *err);
-
-#endif

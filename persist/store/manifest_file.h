@@ -1,6 +1,5 @@
 /* manifest_file: a MANIFEST as a file, and single records in it: read by offset, or appended. Internal to persist. */
-#ifndef BLOOMERY_MANIFEST_FILE_H
-#define BLOOMERY_MANIFEST_FILE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -67,5 +66,3 @@ int record_writer_flush(struct record_writer *writer);
 /* Reads the lines [from, to) of another file, adds them to `hash`, and appends them if `keep`. 0, FS_ENDS or -errno. */
 int record_copy(struct record_writer *writer, int fd, uint64_t from, uint64_t to, bool keep, XXH3_state_t *hash);
 uint64_t record_writer_digest(const struct record_writer *writer); /* of all lines so far */
-
-#endif

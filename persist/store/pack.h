@@ -6,8 +6,7 @@
  * checksum) serves recovery after a loss of the MANIFEST.
  *
  * Lifetime: caller's storage, init to deinit. Thread: one per object. */
-#ifndef BLOOMERY_PACK_H
-#define BLOOMERY_PACK_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -114,5 +113,3 @@ enum pack_scan_status {
 /* The record at the beginning of the bytes, which stay the caller's; its length in `len_out`. Both are valid after
  * PACK_RECORD only. */
 int pack_record_parse(const unsigned char *bytes, size_t len, struct pack_record *record_out, size_t *len_out);
-
-#endif

@@ -17,8 +17,7 @@
  *
  * Errors: 0; a negative -errno for a call that the system refused; a positive enum store_status. The errbuf always has
  * the reason and names the file. */
-#ifndef BLOOMERY_STORE_H
-#define BLOOMERY_STORE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -193,5 +192,3 @@ void store_quarantine(struct store *store, uint64_t id);
 /* Gives up a quarantined filter (an operator deletes it): the next save leaves it out and keeps its files in
  * quarantine/. 0, or STORE_NOT_FOUND when no quarantined filter has this id. Takes effect at once, costs nothing. */
 int store_forget(struct store *store, uint64_t id);
-
-#endif

@@ -3,8 +3,7 @@
  *
  * Entries are found by id only while the index is mapped, which a save needs and the time between saves does not. An
  * entry's number is its place in the order of adding and never changes. */
-#ifndef BLOOMERY_STORE_INDEX_H
-#define BLOOMERY_STORE_INDEX_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -51,5 +50,3 @@ void index_deinit(struct store_index *index);
 
 /* The entry with this id that is not DROPPED, or NULL. */
 struct index_entry *index_get(const struct store_index *index, uint64_t id);
-
-#endif

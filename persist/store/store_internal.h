@@ -13,8 +13,7 @@
  *     written under a new number -> synced -> named by a MANIFEST (counts) -> no longer named -> removed
  *                                \-> crash before it was named: removed by the next start
  */
-#ifndef BLOOMERY_STORE_INTERNAL_H
-#define BLOOMERY_STORE_INTERNAL_H
+#pragma once
 
 #include <stdatomic.h>
 
@@ -219,5 +218,3 @@ void reading_unmap(struct store *store);
 
 /* Sets or clears a flag of an entry of the committed index. */
 void reading_set_flag(struct store *store, struct index_entry *entry, enum index_flags flag, bool on);
-
-#endif

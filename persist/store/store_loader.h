@@ -1,7 +1,6 @@
 /* store_loader: loads the filters of an open store. After store_open() the control records of the log are replayed;
  * then store_load() reads the filters. Statuses and errors are those of store.h. */
-#ifndef BLOOMERY_STORE_LOADER_H
-#define BLOOMERY_STORE_LOADER_H
+#pragma once
 
 #include "store.h"
 
@@ -70,5 +69,3 @@ struct store_load_summary {
  * caller's. To be called once, before the first save. */
 int store_load(struct store *store, struct bloom_pool *pool, unsigned nthreads, const struct store_loader *loader,
                struct store_load_summary *summary_out, struct errbuf *err) __attribute__((warn_unused_result));
-
-#endif

@@ -6,8 +6,7 @@
  * are copied from the committed MANIFEST.
  *
  * Thread: the one that saves. */
-#ifndef BLOOMERY_STORE_SAVE_H
-#define BLOOMERY_STORE_SAVE_H
+#pragma once
 
 #include "manifest_file.h"
 #include "pack.h"
@@ -109,5 +108,3 @@ int packs_finish(struct save *save, struct errbuf *err);
  * packs of a failed save. */
 int packs_adopt(struct store *store, struct file_list *superseded);
 void packs_abandon(struct store *store);
-
-#endif

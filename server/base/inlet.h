@@ -3,8 +3,7 @@
  *
  * A link is in memory of the caller's, which belongs to the taker from the put on. The thread that takes sees all
  * writes of a thread before its put. */
-#ifndef BLOOMERY_INLET_H
-#define BLOOMERY_INLET_H
+#pragma once
 
 #include <semaphore.h>
 #include <stdatomic.h>
@@ -99,5 +98,3 @@ static inline void work_inlet_wait(struct work_inlet *work)
 {
     lock_wait_for(&work->wake);
 }
-
-#endif

@@ -3,8 +3,7 @@
  *
  * Limits of a version 2 hierarchy are in memory.max, of version 1 in memory.limit_in_bytes (cgroups(7)); those of
  * parents hold as well. */
-#ifndef BLOOMERY_MACHINE_H
-#define BLOOMERY_MACHINE_H
+#pragma once
 
 #include <stdint.h>
 
@@ -25,5 +24,3 @@ int64_t descriptors_reserved(unsigned nworkers);
 /* Raises the limit of the process to fit `clients` clients, if that is permitted; never lowers it. Returns the number
  * of clients that fit: `clients`, fewer, or 0. Thread: any. */
 int64_t descriptors_for_clients(int64_t clients, unsigned nworkers);
-
-#endif

@@ -1,6 +1,5 @@
 /* tcp_bind: sockets bound to the addresses of settings such as `bind`; addresses of clients. Thread: any. */
-#ifndef BLOOMERY_TCP_BIND_H
-#define BLOOMERY_TCP_BIND_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -31,5 +30,3 @@ void tcp_name(const char *address, const char *port, char name_out[TCP_NAME_SIZE
 
 /* Whether an IPv4 or IPv6 address is of this machine alone: 127.0.0.0/8, also mapped into IPv6, and ::1. */
 bool tcp_is_loopback(const struct sockaddr_storage *address);
-
-#endif

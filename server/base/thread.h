@@ -5,8 +5,7 @@
  * others may wait for their locks, and the log grows until a save is done.
  *
  * Thread: each thread calls thread_begin*() for itself, at its beginning. */
-#ifndef BLOOMERY_THREAD_H
-#define BLOOMERY_THREAD_H
+#pragma once
 
 /* The number of processors that this process may use. */
 unsigned thread_processors(void);
@@ -20,5 +19,3 @@ void thread_begin_background(const char *name);
 /* Gives this thread a stack for handlers of signals, unless it has one; thread_begin*() does so. Without one an
  * overflow of the stack could not be reported (log.h). */
 void thread_begin_signals(void);
-
-#endif

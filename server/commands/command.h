@@ -7,8 +7,7 @@
  * Handlers see arguments, session, registry and reply writer, never a connection or a loop. A handler runs on a
  * worker's loop thread inside an RCU read section: filters that it looks up stay alive until it returns. Work that is
  * not O(small) is deferred to a thread of the pool with command_defer(). */
-#ifndef BLOOMERY_COMMAND_H
-#define BLOOMERY_COMMAND_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -229,5 +228,3 @@ static inline size_t command_index(const struct command *row)
     return index < command_ntop ? index : command_index_of_subcommand(row);
 }
 const struct command *command_row(size_t index);
-
-#endif

@@ -1,8 +1,7 @@
 /* command_row: a row of the table of commands (command.h), as commands.def and subcommands.def have them.
  *
  * Rows are constant. Thread: any. */
-#ifndef BLOOMERY_COMMAND_ROW_H
-#define BLOOMERY_COMMAND_ROW_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -82,5 +81,3 @@ struct command {
     const struct command *subcommands; /* NULL or nsubcommands rows */
     size_t nsubcommands;
 };
-
-#endif

@@ -10,8 +10,7 @@
  *   TIMING_EXACT_USEC the pipeline is not used and each of them is measured alone.
  *
  * Thread: the worker's. */
-#ifndef BLOOMERY_COMMAND_TIMING_H
-#define BLOOMERY_COMMAND_TIMING_H
+#pragma once
 
 #include "command.h"
 #include "stats.h"
@@ -35,5 +34,3 @@ void timing_defer(struct timing_deferred *deferred, const struct timing *timing,
 
 /* Called once, when it is done. */
 void timing_deferred_done(struct timing_deferred *deferred, struct timing *timing);
-
-#endif

@@ -1,7 +1,6 @@
 /* handlers: the functions of the rows of the command table. Each runs one call: it reads the arguments, whose number
  * fits the row's arity, and writes one reply, or defers (command_defer()). Thread: the worker's, an online reader. */
-#ifndef BLOOMERY_HANDLERS_H
-#define BLOOMERY_HANDLERS_H
+#pragma once
 
 struct command_ctx;
 struct reply;
@@ -36,5 +35,3 @@ HANDLER(cmd_help) /* of a command with subcommands, out of their rows */
 
 /* The reply of MODULE LIST; also a part of HELLO. */
 void reply_modules(struct reply *reply);
-
-#endif

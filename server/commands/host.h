@@ -2,8 +2,7 @@
  * of handlers have a smaller host. command_defer() (command.h) is one of them, too.
  *
  * Thread: the worker's that runs the command, unless it says otherwise. */
-#ifndef BLOOMERY_HOST_H
-#define BLOOMERY_HOST_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -79,5 +78,3 @@ bool host_users_are_looked_at(const struct server *server);
  * replies first. Returns a number for host_closed(), which returns whether this has been done. Thread: pool. */
 uint64_t host_close(struct server *server, unsigned worker, uint64_t *ids, size_t n, uint64_t self);
 bool host_closed(const struct server *server, unsigned worker, uint64_t closing);
-
-#endif

@@ -5,8 +5,7 @@
  * a misspelt setting or option of HELLO may be one with a password.
  *
  * Thread: any. */
-#ifndef BLOOMERY_SECRETS_H
-#define BLOOMERY_SECRETS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -29,5 +28,3 @@ void secrets_begin(struct secrets *secrets, const struct command *row, const str
 
 /* Word number i as others may read it. To be called for 0, 1, 2 and so on in turn. */
 struct slice secrets_word(struct secrets *secrets, size_t i);
-
-#endif

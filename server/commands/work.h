@@ -9,8 +9,7 @@
  * and eight milliseconds.
  *
  * Thread: any, in an RCU read section. */
-#ifndef BLOOMERY_WORK_H
-#define BLOOMERY_WORK_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -42,5 +41,3 @@ uint64_t work_of_bits(const struct bloom_filter *filter);
 /* The words of a command, whatever its filters are. `npatterns`: those of the client's rights, with which each name is
  * compared; 0: it may use all names. */
 uint64_t work_of_words(const struct command *row, const struct resp_command *cmd, size_t npatterns);
-
-#endif

@@ -9,8 +9,7 @@
  *
  * Lifetime: the caller's storage, config_init() or config_clone() to config_deinit(). Thread: any, on distinct objects;
  * any number of threads may read an object that does not change. */
-#ifndef BLOOMERY_CONFIG_H
-#define BLOOMERY_CONFIG_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -214,5 +213,3 @@ void config_print_word(struct slice word, struct buf *out);
 
 /* Appends the value as CONFIG GET shows it: bytes in full, lists and rules separated by spaces, secrets in clear. */
 void config_get(const struct config *cfg, const struct config_row *row, struct buf *out);
-
-#endif

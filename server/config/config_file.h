@@ -1,6 +1,5 @@
 /* config_file: settings from files and arguments, and as files. */
-#ifndef BLOOMERY_CONFIG_FILE_H
-#define BLOOMERY_CONFIG_FILE_H
+#pragma once
 
 #include <sys/stat.h>
 
@@ -75,5 +74,3 @@ int config_file_replace(const char *path, const struct buf *text, const struct s
 
 /* Writes "<what> <path>: " and the text of errno, which it returns negated. */
 int config_file_failed(const char *what, const char *path, struct errbuf *err);
-
-#endif

@@ -1,6 +1,5 @@
 /* config_internal: shared by the files of the configuration only. */
-#ifndef BLOOMERY_CONFIG_INTERNAL_H
-#define BLOOMERY_CONFIG_INTERNAL_H
+#pragma once
 
 #include "config.h"
 
@@ -83,5 +82,3 @@ void config_fault_redis(const struct config_row *row, enum config_fault fault, c
 
 /* The rule in the words of our own messages: "must be 'yes' or 'no'". */
 void config_fault_text(const struct config_row *row, char *text_out, size_t size);
-
-#endif

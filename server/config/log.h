@@ -23,8 +23,7 @@
  *
  * Lifetime: the caller's storage, log_init() to log_deinit(). Thread: log_write(), log_limited(), log_reopen() and the
  * level: any; init and deinit: alone. */
-#ifndef BLOOMERY_LOG_H
-#define BLOOMERY_LOG_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -132,5 +131,3 @@ static inline void crash_note_command(const char *name)
 {
     crash_last_command = name;
 }
-
-#endif

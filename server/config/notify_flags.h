@@ -1,6 +1,5 @@
 /* notify_flags: the classes of keyspace events, as the setting notify-keyspace-events names them. Pure functions. */
-#ifndef BLOOMERY_NOTIFY_FLAGS_H
-#define BLOOMERY_NOTIFY_FLAGS_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -38,5 +37,3 @@ bool notify_flags_parse(struct slice text, unsigned *flags_out);
 
 /* In Redis's order, for CONFIG GET. */
 void notify_flags_format(unsigned flags, char text_out[NOTIFY_FLAGS_TEXT]);
-
-#endif

@@ -2,8 +2,7 @@
  * drives save rules and gauges by a timer, and ends the daemon.
  *
  * Thread: the main thread's, except the request of the end (server_calls.shutdown). */
-#ifndef BLOOMERY_MAIN_LOOP_H
-#define BLOOMERY_MAIN_LOOP_H
+#pragma once
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -190,5 +189,3 @@ void listen_names(const struct main_loop *ml, char *text_out, size_t size);
 
 /* Closes all, and removes the Unix socket. The loop then runs the callbacks of closing. */
 void listen_close(struct main_loop *ml);
-
-#endif

@@ -1,6 +1,5 @@
 /* server_create: the parts of a server, in one table. They start in its order and stop in reverse. */
-#ifndef BLOOMERY_SERVER_CREATE_H
-#define BLOOMERY_SERVER_CREATE_H
+#pragma once
 
 #include "errbuf.h"
 #include "server.h"
@@ -30,5 +29,3 @@ void server_destroy(struct server *server);
  * no lock, so a daemon with the same settings may run. 0, or another status with the reason, which names the setting.
  * Thread: the main one. */
 int check_config(const struct config *config, struct errbuf *err);
-
-#endif

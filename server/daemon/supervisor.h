@@ -3,8 +3,7 @@
  * cannot be sent is dropped: the supervisor acts on missing messages itself.
  *
  * Thread: the main thread's. */
-#ifndef BLOOMERY_SUPERVISOR_H
-#define BLOOMERY_SUPERVISOR_H
+#pragma once
 
 #include <stdint.h>
 #include <sys/socket.h>
@@ -38,5 +37,3 @@ void supervisor_resume(struct supervisor *supervisor);
 
 /* The daemon ends. */
 void supervisor_stopping(struct supervisor *supervisor);
-
-#endif

@@ -11,8 +11,7 @@
  *
  * Gates for other purposes (worker_post_gate()) must be posted to all workers under exclusive_order_lock(). So every
  * worker meets all gates in one order; otherwise two workers could wait for each other. */
-#ifndef BLOOMERY_EXCLUSIVE_H
-#define BLOOMERY_EXCLUSIVE_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -52,5 +51,3 @@ void exclusive_job_end(struct server *server);
 
 void exclusive_order_lock(struct exclusive *exclusive);
 void exclusive_order_unlock(struct exclusive *exclusive);
-
-#endif

@@ -9,8 +9,7 @@
  *
  * Lifetime: conn_open() to conn_close(); the memory is freed in the last close callback, after a deferred command of
  * it has come back. Thread: the owning loop's. */
-#ifndef BLOOMERY_CONN_H
-#define BLOOMERY_CONN_H
+#pragma once
 
 #include <stdbool.h>
 #include <sys/queue.h>
@@ -239,5 +238,3 @@ void conn_close_over_output(struct conn *conn, const char *why);
 
 /* Runs kept input, as much as one turn allows. */
 void conn_take_turn(struct conn *conn);
-
-#endif

@@ -2,8 +2,7 @@
  * close removes it from all of them in constant time.
  *
  * Thread: the owning worker's. */
-#ifndef BLOOMERY_CONN_LIST_H
-#define BLOOMERY_CONN_LIST_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -61,5 +60,3 @@ static inline void conn_list_move(struct conn_link *list, struct conn_link *from
 
 /* The connection whose `member` the link is. */
 #define CONN_OF(link, member) ((struct conn *)(void *)((char *)(link)-offsetof(struct conn, member)))
-
-#endif

@@ -6,8 +6,7 @@
  * does not take are kept; until they have left, further replies stay plain.
  *
  * Thread: the loop's. */
-#ifndef BLOOMERY_CONN_TLS_H
-#define BLOOMERY_CONN_TLS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -51,5 +50,3 @@ static inline bool conn_tls_is_hello(const char *bytes, size_t len)
 {
     return len >= 3 && bytes[0] == 0x16 && bytes[1] == 3;
 }
-
-#endif

@@ -4,8 +4,7 @@
  * connection's replies leave in one write, and the loop is offline for RCU while it sleeps in poll.
  *
  * Thread: the loop's, except for atomic members. */
-#ifndef BLOOMERY_IO_H
-#define BLOOMERY_IO_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -180,5 +179,3 @@ void client_limit_keep(struct io *io);
 
 /* Closes all: io->stopping is set. Their subscriptions have ended, too. */
 void conns_close_all(struct io *io);
-
-#endif

@@ -8,8 +8,7 @@
  * the loop when it ends. Posting is allowed from mailbox_init() on, as long as there is the memory; messages to a
  * mailbox that is not open stay in it. Thread: mailbox_post(), mailbox_notify() and mailbox_wake(): any; everything
  * else: the loop's. */
-#ifndef BLOOMERY_MAILBOX_H
-#define BLOOMERY_MAILBOX_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -80,5 +79,3 @@ static inline struct message *mailbox_next(const struct message *message)
 {
     return (struct message *)(void *)message->link.next;
 }
-
-#endif

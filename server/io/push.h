@@ -9,8 +9,7 @@
  * there are too many, their subscribers are disconnected.
  *
  * Thread: the loop's, except for push_wake(). */
-#ifndef BLOOMERY_PUSH_H
-#define BLOOMERY_PUSH_H
+#pragma once
 
 #include "conn_list.h"
 #include "session.h"
@@ -33,5 +32,3 @@ void push_deliver_now(struct push *push);
 
 /* Makes a client wait that publishes faster than its messages are delivered. */
 void push_slow_down(struct push *push, struct session *session);
-
-#endif

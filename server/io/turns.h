@@ -10,8 +10,7 @@
  * work.h has the unit.
  *
  * Thread: the loop's. */
-#ifndef BLOOMERY_TURNS_H
-#define BLOOMERY_TURNS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -109,5 +108,3 @@ bool handshakes_prepare(struct handshakes *handshakes);
 
 /* Gives a readable connection a step, once. Not after handshakes_close(). */
 void handshakes_give(struct handshakes *handshakes, struct conn_link *link);
-
-#endif

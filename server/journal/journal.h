@@ -20,8 +20,7 @@
  * succeeds journal_refuses() is true, no ticket is announced, and the callers refuse writes.
  *
  * Thread: any, except where noted. */
-#ifndef BLOOMERY_JOURNAL_H
-#define BLOOMERY_JOURNAL_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -199,5 +198,3 @@ struct journal_info {
     int64_t last_sync_us;                     /* how long the last sync took */
 };
 void journal_info(struct journal *journal, struct journal_info *info_out);
-
-#endif

@@ -1,6 +1,5 @@
 /* Shared between journal.c (calls of other threads) and journal_thread.c (the log thread) only. */
-#ifndef BLOOMERY_JOURNAL_INTERNAL_H
-#define BLOOMERY_JOURNAL_INTERNAL_H
+#pragma once
 
 #include <pthread.h>
 
@@ -166,5 +165,3 @@ void *journal_main(void *arg);
 int journal_failure(const struct journal *journal, struct errbuf *err);
 
 void journal_wake(struct journal *journal, bool urgent);
-
-#endif

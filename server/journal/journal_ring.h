@@ -9,8 +9,7 @@
  * they are on the disk. A chunk is freed behind `synced`; after a failure `written` goes back there.
  *
  * Thread: ring_reserve(), ring_add(), ring_end(): the producer. ring_queued(): any. The others: the consumer. */
-#ifndef BLOOMERY_JOURNAL_RING_H
-#define BLOOMERY_JOURNAL_RING_H
+#pragma once
 
 #include <stdalign.h>
 #include <stdatomic.h>
@@ -161,5 +160,3 @@ const void *controls_next(struct ring_place *place, const struct ring_place *end
 
 void controls_written(struct journal_controls *controls, const struct ring_place *place);
 void controls_release(struct journal_controls *controls);
-
-#endif

@@ -7,8 +7,7 @@
  *
  * Thread rule: worker_post*(), worker_nconns() and worker_ticked_ms(): any. Everything else: the worker's own thread
  * ("loop"). */
-#ifndef BLOOMERY_WORKER_H
-#define BLOOMERY_WORKER_H
+#pragma once
 
 #include <pthread.h>
 #include <semaphore.h>
@@ -76,5 +75,3 @@ unsigned worker_nconns(const struct worker *worker);
 
 /* The time of its last tick, at which it has served its connections: clock_ms(). */
 int64_t worker_ticked_ms(const struct worker *worker);
-
-#endif

@@ -1,8 +1,7 @@
 /* persistence: joins the registry, the loops and the saver to the journal, and decides when writes are refused.
  *
  * Thread: any, except where noted. */
-#ifndef BLOOMERY_PERSISTENCE_H
-#define BLOOMERY_PERSISTENCE_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -106,5 +105,3 @@ void effects_attach(struct server *server);
 
 /* Waits a while if consumers have fallen behind: for threads that change masses of filters. */
 void effects_pace(void *server);
-
-#endif

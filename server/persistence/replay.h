@@ -10,8 +10,7 @@
  * many threads, under their final names.
  *
  * Thread: replay_expired() and replay_loaded(): any. The rest: one, while no other works on it. */
-#ifndef BLOOMERY_REPLAY_H
-#define BLOOMERY_REPLAY_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -60,5 +59,3 @@ struct replay_summary {
 /* 0, or the status of log_reader_adds(). */
 int replay_adds(struct replay *replay, struct log_reader *reader, unsigned nthreads, struct replay_summary *summary_out,
                 struct errbuf *err);
-
-#endif

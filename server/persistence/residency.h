@@ -9,8 +9,7 @@
  *
  * Lifetime: residency_create() after the registry, residency_stop() before the saver ends, residency_destroy(). The
  * threads start when they are first needed. */
-#ifndef BLOOMERY_RESIDENCY_H
-#define BLOOMERY_RESIDENCY_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -95,5 +94,3 @@ struct residency_info {
     uint64_t waiting;       /* filters that wait to be read, or are being read */
 };
 void residency_info(const struct server *server, struct residency_info *info_out);
-
-#endif

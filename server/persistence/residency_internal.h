@@ -1,6 +1,5 @@
 /* residency's inside, shared by its sources: residency.c (waits, readers) and evict.c. */
-#ifndef BLOOMERY_RESIDENCY_INTERNAL_H
-#define BLOOMERY_RESIDENCY_INTERNAL_H
+#pragma once
 
 #include <pthread.h>
 
@@ -64,5 +63,3 @@ bool evict_for(struct residency *residency, uint64_t bytes, bool gently);
 
 /* Ends a reservation: the bytes are taken by now, or not needed. */
 void evict_release(struct residency *residency, uint64_t bytes);
-
-#endif

@@ -2,8 +2,7 @@
  * saves, so a save of any size delays no client.
  *
  * Thread: any, except where noted. */
-#ifndef BLOOMERY_SAVER_H
-#define BLOOMERY_SAVER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -61,5 +60,3 @@ struct saver_info {
     char last_error[ERRBUF_SIZE]; /* why the last one failed, "" when it did not */
 };
 void saver_info(struct saver *saver, struct saver_info *info_out);
-
-#endif

@@ -7,8 +7,7 @@
  * forgotten early. A step forward between two boots looks like time.
  *
  * Thread: window_clock_us(): any. The rest: the thread that loads, then the one that saves. */
-#ifndef BLOOMERY_WINDOW_CLOCK_H
-#define BLOOMERY_WINDOW_CLOCK_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -49,5 +48,3 @@ void window_clock_pass(const struct bloom_filter *filter);
 
 /* Writes the note if it has changed. 0 or -errno. */
 int window_clock_save(const struct fsops *fs, const char *dir, struct errbuf *err) __attribute__((warn_unused_result));
-
-#endif

@@ -8,8 +8,7 @@
  * bounded; when it overflows, all subscribers are disconnected, because they have lost events.
  *
  * Lifetime: notify_create() to notify_stop() to notify_destroy(). Thread: any; these three: main. */
-#ifndef BLOOMERY_NOTIFY_H
-#define BLOOMERY_NOTIFY_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -58,5 +57,3 @@ size_t notify_bytes(const struct notify *notify); /* of pending events. Thread: 
 
 /* Sleeps a while if many events are pending. For background threads that cause many (expiry): none is lost. */
 void notify_let_catch_up(const struct notify *notify);
-
-#endif

@@ -12,8 +12,7 @@
  *
  * The hub knows neither connection nor loop nor protocol state. Thread rule: a client, and deliveries to a loop, belong
  * to that loop's thread; all else: any. Under the hub's lock only `wake` is called; no other lock is taken. */
-#ifndef BLOOMERY_PUBSUB_H
-#define BLOOMERY_PUBSUB_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -157,5 +156,3 @@ uint64_t pubsub_subscribers(struct pubsub *hub, enum pubsub_kind kind, struct sl
  * subscriber throughout the call is among them. Not on a loop. 0 or -ENOMEM. */
 int pubsub_list(struct pubsub *hub, enum pubsub_kind kind, const struct slice *pattern,
                 void (*add)(void *ctx, struct slice name), void *ctx);
-
-#endif

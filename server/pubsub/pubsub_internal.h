@@ -1,6 +1,5 @@
 /* Shared between pubsub.c (topics, clients), pubsub_publish.c (messages) and pubsub.c only. */
-#ifndef BLOOMERY_PUBSUB_INTERNAL_H
-#define BLOOMERY_PUBSUB_INTERNAL_H
+#pragma once
 
 #include <sys/queue.h>
 
@@ -125,5 +124,3 @@ static inline void audience_ref(struct audience *audience)
 }
 
 void inbox_drop(struct pubsub *hub, struct inbox *inbox);
-
-#endif

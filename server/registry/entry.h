@@ -2,8 +2,7 @@
  *
  * Lifetime: until the RCU read section of the look-up ends, or until the last pin is released.
  * Thread: any, unless said otherwise. */
-#ifndef BLOOMERY_ENTRY_H
-#define BLOOMERY_ENTRY_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -81,5 +80,3 @@ int64_t entry_idle_ms(const struct entry *entry, int64_t now_ms); /* since the l
 bool entry_leave(struct entry *entry);
 bool entry_evict(struct entry *entry);
 void entry_come_back(struct entry *entry);
-
-#endif

@@ -9,8 +9,7 @@
  * owner's own name is then out of use, and the two are freed together. A filter with a time to live gets an alias under
  * its own name, so that other filters pay nothing. The entry in the registry's table, owner or alias, is called the
  * holder of the name. */
-#ifndef BLOOMERY_ENTRY_INTERNAL_H
-#define BLOOMERY_ENTRY_INTERNAL_H
+#pragma once
 
 #include <sys/queue.h>
 
@@ -96,5 +95,3 @@ int entry_reclaim(void *entry);
 
 /* entry_reclaim() for an alias whose target lives on under another name. */
 int entry_reclaim_alias(void *alias);
-
-#endif

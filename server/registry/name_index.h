@@ -13,8 +13,7 @@
  * names, a creation costs about 0.1 ms. A name of n bytes has at most 9 n nodes on its path.
  *
  * Thread: changes under the registry's mutex; walks by any RCU reader. */
-#ifndef BLOOMERY_NAME_INDEX_H
-#define BLOOMERY_NAME_INDEX_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -88,5 +87,3 @@ void name_index_deinit(struct name_index *index);
  * in the index throughout are visited exactly once. */
 size_t name_index_walk(const struct name_index *index, struct slice prefix, const struct slice *after, size_t max,
                        void (*visit)(void *ctx, struct entry *holder), void *ctx);
-
-#endif

@@ -3,8 +3,7 @@
  *
  * A worker is online while it handles events: it may hold references to shared objects. It is offline while it sleeps
  * in poll. The end of each loop iteration is a quiescent state. Threads of the pool are online for one job. */
-#ifndef BLOOMERY_RCU_H
-#define BLOOMERY_RCU_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -52,5 +51,3 @@ void reclaimer_counts(struct reclaimer *reclaimer, uint64_t *waiting_out, uint64
 
 /* Waits until all objects deferred before the call are freed (tests, shutdown). Not by a reader that is online. */
 void reclaimer_flush(struct reclaimer *reclaimer);
-
-#endif

@@ -17,8 +17,7 @@
  * frees its memory by registry_expire_due(). Filters without a time to live pay nothing for this.
  *
  * Thread rule: look-ups and scans: any thread in an RCU read section. Changes: any thread. */
-#ifndef BLOOMERY_REGISTRY_H
-#define BLOOMERY_REGISTRY_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -238,5 +237,3 @@ static inline bool registry_version_same(const struct registry_version *a, const
 {
     return a->id == b->id && a->items == b->items && a->expires_ms == b->expires_ms;
 }
-
-#endif

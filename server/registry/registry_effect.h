@@ -1,6 +1,5 @@
 /* registry_effect: reports a registry's changes to one listener, in the order in which they take effect. */
-#ifndef BLOOMERY_REGISTRY_EFFECT_H
-#define BLOOMERY_REGISTRY_EFFECT_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -49,5 +48,3 @@ void registry_barrier(struct registry *registry);
 /* Returns when every change has been reported whose outcome this thread has seen: look-ups see a change a moment before
  * it is reported. Nearly always at once. Thread: any. */
 void registry_await_records(struct registry *registry);
-
-#endif

@@ -1,6 +1,5 @@
 /* registry_internal: the registry's structure, and its functions under the mutex. Internal to the registry. */
-#ifndef BLOOMERY_REGISTRY_INTERNAL_H
-#define BLOOMERY_REGISTRY_INTERNAL_H
+#pragma once
 
 #include <pthread.h>
 #include <stdbool.h>
@@ -205,5 +204,3 @@ void registry_count_times(struct registry *r); /* the memory of a heap has chang
 
 /* Creates an alias of the owner under the name. NULL without memory. Also without the mutex. */
 struct entry *registry_alias(struct registry *r, struct slice name, struct entry *owner);
-
-#endif

@@ -1,8 +1,7 @@
 /* registry_key: slices as keys of the registry (database.h).
  *
  * Thread: any. */
-#ifndef BLOOMERY_REGISTRY_KEY_H
-#define BLOOMERY_REGISTRY_KEY_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -86,5 +85,3 @@ bool registry_database_random(const struct registry *registry, unsigned database
 
 /* The highest of the clients' numbers that has a filter; 0: none has, or only 0. */
 unsigned registry_highest_number(const struct registry *registry);
-
-#endif

@@ -9,8 +9,7 @@
  * size, and SCAN's cursor relies on that. A resize does not read the names, so tables may grow often and by little, a
  * quarter: they are 64 to 80 % full. Tag and home are the same bits, so the tag is worth less in a larger table. Among
  * 10 million names one slot in 100 on the way matches by chance. */
-#ifndef BLOOMERY_REGISTRY_TABLE_H
-#define BLOOMERY_REGISTRY_TABLE_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -124,5 +123,3 @@ void shard_remove(shard_t *shard, struct table_env *env, _Atomic uint64_t *slot)
 
 /* Retires a table of `env` that has been removed from its shard. */
 void table_retire(struct table_env *env, struct table *table);
-
-#endif

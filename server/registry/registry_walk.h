@@ -10,8 +10,7 @@
  * deleted after the freeze keeps its memory until it is yielded and released.
  *
  * Thread: any, not in an RCU read section; one walk at a time. */
-#ifndef BLOOMERY_REGISTRY_WALK_H
-#define BLOOMERY_REGISTRY_WALK_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -37,5 +36,3 @@ void registry_walk_begin(struct registry *registry, void (*on_freeze)(void *ctx)
 int registry_walk_next(struct registry *registry, struct registry_item *item_out); /* 1, 0 at the end, -ENOMEM */
 void registry_walk_release(struct registry_item *item);
 void registry_walk_end(struct registry *registry); /* also before the end; the caller releases all items first */
-
-#endif

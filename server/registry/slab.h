@@ -5,8 +5,7 @@
  * and serves any size afterwards.
  *
  * Lifetime: slab_destroy() after all objects have been freed. Thread: any. */
-#ifndef BLOOMERY_SLAB_H
-#define BLOOMERY_SLAB_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -30,5 +29,3 @@ void slab_free_large(void *object);
 
 /* Bytes of the pages that are in use and of large objects. */
 uint64_t slab_bytes(const struct slab *slab);
-
-#endif

@@ -11,8 +11,7 @@
  * outgrow the registry.
  *
  * Lifetime: zeroed storage to registry_walk_end(). Thread: under the registry's mutex. */
-#ifndef BLOOMERY_WALK_H
-#define BLOOMERY_WALK_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -70,5 +69,3 @@ struct walk {
 void walk_added(struct walk *walk, unsigned place, struct entry *holder);
 void walk_changed(struct walk *walk, struct entry *holder); /* its name or its expiry */
 void walk_deleted(struct walk *walk, struct entry *owner);
-
-#endif

@@ -5,8 +5,7 @@
  * beforehand, so that one comparison admits them. The session holds the restrictions of a connection's own state.
  *
  * Thread: the loop's. */
-#ifndef BLOOMERY_ADMISSION_H
-#define BLOOMERY_ADMISSION_H
+#pragma once
 
 #include "conn_list.h"
 #include "dispatch_errors.h"
@@ -76,5 +75,3 @@ enum admission_answer admission_check(const struct admission *admission, struct 
 /* Whether a BF.EXISTS or BF.ADD of this connection passes all checks and may go through the pipeline. Otherwise
  * admission_check() gives the reason. */
 bool admission_by_pipeline(const struct admission *admission, const struct conn *conn, enum pipeline_kind kind);
-
-#endif

@@ -1,8 +1,7 @@
 /* client: a connection with the command that runs for it.
  *
  * Thread: the loop's. */
-#ifndef BLOOMERY_CLIENT_H
-#define BLOOMERY_CLIENT_H
+#pragma once
 
 #include "command.h"
 #include "conn.h"
@@ -30,5 +29,3 @@ static inline struct client *client_of(struct conn *conn)
 {
     return (struct client *)(void *)conn;
 }
-
-#endif

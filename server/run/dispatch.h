@@ -1,6 +1,5 @@
 /* dispatch: from a parsed command to its row, through admission, to its handler. Counts. Thread: the loop's. */
-#ifndef BLOOMERY_DISPATCH_H
-#define BLOOMERY_DISPATCH_H
+#pragma once
 
 #include <stddef.h>
 
@@ -30,5 +29,3 @@ void dispatch_queued(struct conn *conn, const struct command *command, const str
 
 /* io_calls.run. */
 size_t requests_run(struct conn *conn, char *data, size_t len);
-
-#endif

@@ -1,6 +1,5 @@
 /* dispatch_errors: the replies to refused commands, and the counting of errors. Thread: the loop's. */
-#ifndef BLOOMERY_DISPATCH_ERRORS_H
-#define BLOOMERY_DISPATCH_ERRORS_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -34,5 +33,3 @@ struct buf;
 /* The command is done; takes over its reply, `reply` is then empty. `no_reply`: the client does not want it. A closed
  * connection may be freed. */
 void deferred_done(struct conn *conn, struct buf *reply, const struct command *command, bool no_reply);
-
-#endif

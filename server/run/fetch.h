@@ -3,8 +3,7 @@
  * end.
  *
  * Thread: the loop's. */
-#ifndef BLOOMERY_FETCH_H
-#define BLOOMERY_FETCH_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -45,5 +44,3 @@ void fetch_end(struct conn *conn);
 
 /* Whether the bits of this filter are away: then not through the pipeline. Free while all bits are in memory. */
 bool fetch_is_needed(const struct fetches *fetches, uint64_t name_hash, struct slice name);
-
-#endif

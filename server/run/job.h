@@ -1,8 +1,7 @@
 /* job: commands that run in libuv's thread pool. Handlers use command_defer() (command.h).
  *
  * Thread: the loop's. */
-#ifndef BLOOMERY_JOB_H
-#define BLOOMERY_JOB_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -65,5 +64,3 @@ void sleepers_look_at_log(struct sleepers *sleepers);
 
 /* Ends the sleeps that are over, and those whose connections have been closed; all of them with `all`. */
 void sleepers_wake(struct sleepers *sleepers, bool all);
-
-#endif

@@ -6,8 +6,7 @@
  * client in the first database nothing is done at all.
  *
  * Thread: the loop's. */
-#ifndef BLOOMERY_KEYED_H
-#define BLOOMERY_KEYED_H
+#pragma once
 
 #include "command.h"
 
@@ -23,5 +22,3 @@ void keyed_deinit(struct keyed *keyed);
  * the next call. NULL: no memory. May be called again for the same command. */
 const struct resp_command *keyed_command(struct keyed *keyed, const struct command *row, const struct resp_command *cmd,
                                          unsigned database, struct resp_command *space);
-
-#endif

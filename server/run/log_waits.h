@@ -2,8 +2,7 @@
  * log thread is behind); and the loop's ring for records.
  *
  * Thread: log_waits_post_*(): any (the log's threads call them). Everything else: the loop's. */
-#ifndef BLOOMERY_LOG_WAITS_H
-#define BLOOMERY_LOG_WAITS_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -44,5 +43,3 @@ void log_waits_hold_replies(struct log_waits *log);
  * wait for room. */
 void log_waits_release_durable(struct log_waits *log);
 void log_waits_release_room(struct log_waits *log);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * A loop collects the lines of an iteration and publishes them as one message before it sends the replies. So an
  * answered command precedes all later commands. Without a monitor a command pays one comparison. Thread: the loop's. */
-#ifndef BLOOMERY_MONITOR_H
-#define BLOOMERY_MONITOR_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -32,5 +31,3 @@ void monitor_feed(struct monitor *monitor, const struct session *session, const 
 
 /* Publishes the lines collected. */
 void monitor_flush(struct monitor *monitor);
-
-#endif

@@ -33,8 +33,7 @@
  * filter up after it has arrived: a DEL or RENAME that was answered before is seen.
  *
  * Thread: the loop's. */
-#ifndef BLOOMERY_PIPELINE_H
-#define BLOOMERY_PIPELINE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -181,5 +180,3 @@ size_t pipeline_push_repeated(struct pipeline *pipeline, enum pipeline_kind kind
 
 /* Finishes all commands. Called before an action that must not overtake them or that invalidates their slices. */
 void pipeline_flush(struct pipeline *pipeline);
-
-#endif

@@ -1,8 +1,7 @@
 /* runner: the parts of a loop that run commands, above those of its connections. Each belongs to the unit of its name.
  *
  * Thread: the loop's. */
-#ifndef BLOOMERY_RUNNER_H
-#define BLOOMERY_RUNNER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -51,5 +50,3 @@ const char *client_open(struct conn *conn);
 size_t client_memory(const struct conn *conn);
 bool client_unsubscribe(struct conn *conn);
 void client_close(struct conn *conn);
-
-#endif

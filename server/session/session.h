@@ -4,8 +4,7 @@
  * Thread rule: only the worker that owns the connection writes a session. Other threads read it through
  * sessions_each() only. So its fields are set before the session is listed, or are atomic, or (the strings) are
  * changed by session_set() under the lock of the list. */
-#ifndef BLOOMERY_SESSION_H
-#define BLOOMERY_SESSION_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -164,5 +163,3 @@ void sessions_each(struct sessions *sessions, void (*fn)(void *ctx, struct sessi
 
 /* Appends the line of CLIENT LIST, without its end. Thread: the owning worker. */
 void session_format(const struct session *session, int64_t now_ms, struct buf *out);
-
-#endif

@@ -5,8 +5,7 @@
  * a few loads per worker. malloc() is never asked: it would walk its free lists under its locks.
  *
  * Thread: any. */
-#ifndef BLOOMERY_MEMORY_USE_H
-#define BLOOMERY_MEMORY_USE_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -76,5 +75,3 @@ uint64_t memory_use_total(const struct memory_use *use);
 void memory_reserve_keep(struct server *server);  /* at the start and ten times a second */
 bool memory_reserve_spend(struct server *server); /* whether a retry makes sense */
 bool memory_reserve_is_spent(const struct server *server);
-
-#endif

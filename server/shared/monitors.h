@@ -1,6 +1,5 @@
 /* monitors: the counters, the slow log, and the sums of INFO. */
-#ifndef BLOOMERY_MONITORS_H
-#define BLOOMERY_MONITORS_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdint.h>
@@ -52,5 +51,3 @@ void server_sample(struct server *server);
 /* Writes totals that are at most a few seconds old, or fifty times the duration of the walk; of the walk before, while
  * another thread walks. Goes offline meanwhile: the caller, a reader, holds no references to shared objects. */
 void server_bf_totals(struct server *server, struct bf_totals *totals_out);
-
-#endif

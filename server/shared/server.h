@@ -1,6 +1,5 @@
 /* server: the parts of the daemon, which all its threads share. */
-#ifndef BLOOMERY_SERVER_H
-#define BLOOMERY_SERVER_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -184,5 +183,3 @@ static inline struct journal *server_journal(const struct server *server)
 {
     return atomic_load_explicit(&server->journal, memory_order_acquire);
 }
-
-#endif

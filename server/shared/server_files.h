@@ -4,8 +4,7 @@
  * settings.files is held while files are read, which may take long, and never on an event loop. settings.lock
  * is held only while values are exchanged. The settings of TLS change under both locks, so the certificates in force
  * belong to the settings in force. */
-#ifndef BLOOMERY_SERVER_FILES_H
-#define BLOOMERY_SERVER_FILES_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -61,5 +60,3 @@ void server_keys_reload(struct server *server);
 
 /* For the first KEYED filter: makes a missing key file. Failures are logged, and in key_trouble. Thread: pool. */
 void server_keys_make(struct server *server);
-
-#endif

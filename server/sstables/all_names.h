@@ -3,8 +3,7 @@
  * 0. `sstables` may be NULL.
  *
  * Thread: any, in an RCU read section. A name that `visit` receives is valid until the reader goes offline. */
-#ifndef BLOOMERY_ALL_NAMES_H
-#define BLOOMERY_ALL_NAMES_H
+#pragma once
 
 #include "registry_key.h"
 #include "sstables.h"
@@ -29,5 +28,3 @@ size_t all_names_most(const struct registry *own, const struct sstables *sstable
 /* registry_database_random() of both. Also false if the name drawn is in both. */
 bool all_names_random(const struct registry *own, const struct sstables *sstables, unsigned database, uint64_t *random,
                       struct slice *key_out);
-
-#endif

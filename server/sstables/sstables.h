@@ -21,8 +21,7 @@
  * name alone.
  *
  * Thread: any, unless it says otherwise. */
-#ifndef BLOOMERY_SSTABLES_H
-#define BLOOMERY_SSTABLES_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -100,5 +99,3 @@ struct sstables_numbers {
     uint64_t evicted; /* filters whose memory was given to others, to be read again */
 };
 void sstables_numbers(struct sstables *sstables, struct sstables_numbers *numbers_out);
-
-#endif

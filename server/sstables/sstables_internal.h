@@ -1,6 +1,5 @@
 /* The records of files and directories, shared by the sources of sstables. */
-#ifndef BLOOMERY_SSTABLES_INTERNAL_H
-#define BLOOMERY_SSTABLES_INTERNAL_H
+#pragma once
 
 #include <limits.h>
 #include <pthread.h>
@@ -167,5 +166,3 @@ void sstables_look_at(struct sstables *s, struct watched_dir *dir, const char *f
 void sstables_count_unseen(struct sstables *s);
 
 void sstables_forget_all(struct sstables *s);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * A counter has one writer, its thread. A reset changes no counter: it notes their sums, and reports show the
  * difference. Thread: any, unless stated otherwise. */
-#ifndef BLOOMERY_COUNTERS_H
-#define BLOOMERY_COUNTERS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -55,5 +54,3 @@ uint64_t counters_changes(struct counters *counters);
 
 /* Takes a sample for the gauges; ten times a second. `now_ms` is monotonic and not 0. Thread: main. */
 void counters_sample(struct counters *counters, int64_t now_ms);
-
-#endif

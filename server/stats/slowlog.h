@@ -2,8 +2,7 @@
  * loop makes an entry while it has the arguments; the duration decides later whether the log keeps it.
  *
  * Thread: any; an entry belongs to its maker until it is added. */
-#ifndef BLOOMERY_SLOWLOG_H
-#define BLOOMERY_SLOWLOG_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -50,5 +49,3 @@ void slowlog_each(struct slowlog *slowlog, size_t n, void (*fn)(void *ctx, const
 
 /* Replies with the newest `n` entries as an array. */
 void slowlog_reply(struct slowlog *slowlog, size_t n, struct reply *reply);
-
-#endif

@@ -1,7 +1,6 @@
 /* stats: counters, one set per worker, written by that worker only and summed on request. A counter is atomic so that
  * other threads can read it, but has one writer: counting costs one plain store in the writer's own cache line. */
-#ifndef BLOOMERY_STATS_H
-#define BLOOMERY_STATS_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -168,5 +167,3 @@ static inline bool timing_is_slow(const struct timing *timing, uint64_t ns)
 
 /* Adds an entry to the slow log and takes ownership of it. NULL, for lack of memory, is fine. */
 void timing_remember(struct timing *timing, struct slowlog_entry *entry, uint64_t ns);
-
-#endif

@@ -8,8 +8,7 @@
  * A batch on one filter counts in one step. Ids are never reused, so a filter that was replaced starts at 0.
  *
  * Thread: a table is written by its worker only; usage_read(), usage_list(), usage_forget() and usage_reset(): any. */
-#ifndef BLOOMERY_USAGE_H
-#define BLOOMERY_USAGE_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -49,5 +48,3 @@ void usage_forget(struct usage *usage, uint64_t id);
 
 /* All counts start at 0 again. */
 void usage_reset(struct usage *usage);
-
-#endif

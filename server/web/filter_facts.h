@@ -1,8 +1,7 @@
 /* filter_facts: the numbers of one filter as metrics and the status page show them.
  *
  * Thread: an online RCU reader. */
-#ifndef BLOOMERY_FILTER_FACTS_H
-#define BLOOMERY_FILTER_FACTS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -80,5 +79,3 @@ bool filter_facts_observed(const struct filter_facts *facts, double *rate_out);
 
 /* Words of a layer of a filter with `nlayers` to check: for bloom_layer_state_sampled(). */
 uint64_t filter_facts_sample(unsigned nlayers);
-
-#endif

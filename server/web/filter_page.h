@@ -4,8 +4,7 @@
  *   GET /filters/NAME/items?i=ITEM&i=...[&db=N] {"present":[true,false,...]}
  *
  * Thread: the web thread. */
-#ifndef BLOOMERY_FILTER_PAGE_H
-#define BLOOMERY_FILTER_PAGE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -46,5 +45,3 @@ uint64_t filter_copy_left(const struct filter_copy *copy);
 
 /* Appends the next FILTER_COPY_PIECE bytes, or the rest. False: the filter is not the same any more. */
 bool filter_copy_next(struct filter_copy *copy, struct buf *out);
-
-#endif

@@ -2,8 +2,7 @@
  * them. A pass over the registry keeps the best rows up to the end of the page.
  *
  * Thread: the status page's. */
-#ifndef BLOOMERY_FILTER_TABLE_H
-#define BLOOMERY_FILTER_TABLE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -42,5 +41,3 @@ void filter_table_write(struct filter_table *table, uint64_t busy_ns, struct buf
 
 /* Writes the fields of a filter that table and page share. */
 void filter_facts_json(const struct filter_facts *facts, struct buf *out);
-
-#endif

@@ -2,8 +2,7 @@
  * minute. It begins with the web thread, not with the first view of the status page.
  *
  * Memory: 20 kB, and 20 kB for each command that is in use. Thread: the web thread's. */
-#ifndef BLOOMERY_HISTORY_H
-#define BLOOMERY_HISTORY_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -35,5 +34,3 @@ bool history_minute(const struct history *history, struct server *server, size_t
 
 /* The points as JSON, the oldest first. */
 void history_write(const struct history *history, struct buf *out);
-
-#endif

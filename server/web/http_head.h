@@ -4,8 +4,7 @@
  * a second Host or Content-Length. Numbers of fields and arguments are bounded.
  *
  * Texts are in the bytes of the request and stay valid as long as these do. Thread: any, on distinct objects. */
-#ifndef BLOOMERY_HTTP_HEAD_H
-#define BLOOMERY_HTTP_HEAD_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -65,5 +64,3 @@ bool http_argument(const struct http_head *head, const char *name, struct slice 
 /* Whether a field Accept names `type` with a weight above 0, and at least that of `other`. Wildcards do not count for
  * `type`: a browser's are not meant for it. */
 bool http_accept_prefers(const char *accept, const char *type, const char *other);
-
-#endif

@@ -1,8 +1,7 @@
 /* metrics: the reply of /metrics. The table of families is metrics.def.
  *
  * Thread: the status page's, an offline RCU reader. */
-#ifndef BLOOMERY_METRICS_H
-#define BLOOMERY_METRICS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -68,5 +67,3 @@ struct web_counts {
 /* Writes all families; those of single filters for chosen ones that the user may read. `out` remembers a failure. */
 void metrics_write(struct server *server, const struct acl_user *user, const struct metrics_choice *choice,
                    const struct web_counts *counts, bool openmetrics, struct buf *out);
-
-#endif

@@ -1,6 +1,5 @@
 /* routes: the pages there are, and the answers of /api/. Thread: the status page's, an online RCU reader. */
-#ifndef BLOOMERY_ROUTES_H
-#define BLOOMERY_ROUTES_H
+#pragma once
 
 #include "web_internal.h"
 
@@ -40,5 +39,3 @@ enum api_result { API_DONE, API_NO_FILTER, API_DENIED };
 
 /* One filter with its layers, for a user who may run BF.INFO on it. `key` is its name in hexadecimal digits. */
 enum api_result api_filter(struct server *server, const struct acl_user *user, struct slice key, struct buf *out);
-
-#endif

@@ -6,8 +6,7 @@
  * the server and do not count as such.
  *
  * Lifetime: started when the server's parts and workers exist, stopped before any of them goes. Thread: main. */
-#ifndef BLOOMERY_WEB_H
-#define BLOOMERY_WEB_H
+#pragma once
 
 #include "errbuf.h"
 
@@ -19,5 +18,3 @@ int web_start(struct web **web_out, struct server *server, struct errbuf *err);
 
 /* Ends the thread and closes its connections. NULL is fine. */
 void web_stop(struct web *web);
-
-#endif

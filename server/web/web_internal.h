@@ -5,8 +5,7 @@
  * over the registry (web_scan()) and answers then.
  *
  * Thread: the web thread. */
-#ifndef BLOOMERY_WEB_INTERNAL_H
-#define BLOOMERY_WEB_INTERNAL_H
+#pragma once
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -131,5 +130,3 @@ void web_scan(struct web_request *request, void (*visit)(void *query, struct sli
 
 /* Does one slice for the request whose turn it is. False: none waits. */
 bool web_scan_step(struct web *web);
-
-#endif

@@ -1,6 +1,5 @@
 /* bench: what the benchmarks share. */
-#ifndef BLOOMERY_BENCH_H
-#define BLOOMERY_BENCH_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -29,5 +28,3 @@ static inline void check(bool ok, const char *what)
         exit(2);
     }
 }
-
-#endif

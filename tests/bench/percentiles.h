@@ -1,6 +1,5 @@
 /* percentiles: a histogram of times with an error below 0.1 %: 1024 parts of each power of two (base/histogram.h). */
-#ifndef BLOOMERY_BENCH_PERCENTILES_H
-#define BLOOMERY_BENCH_PERCENTILES_H
+#pragma once
 
 #include <math.h>
 #include <stdint.h>
@@ -37,5 +36,3 @@ static inline uint64_t percentiles_at(const struct percentiles *p, double percen
     }
     return p->max;
 }
-
-#endif

@@ -2,8 +2,7 @@
  * but not its key. T. Gerbet, A. Kumar, C. Lauradoux, "The power of evil choices in Bloom filters" (2015).
  *
  * Thread: one at a time. */
-#ifndef BLOOMERY_TEST_ATTACKS_H
-#define BLOOMERY_TEST_ATTACKS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -35,5 +34,3 @@ void attack_saturate(struct attack_filter *filter, unsigned *at, char item_out[A
 
 /* The next text from number *at on that has not been added and passes the filter. */
 void attack_pass(const struct attack_filter *filter, unsigned *at, char item_out[ATTACK_ITEM]);
-
-#endif

@@ -1,6 +1,5 @@
 /* log_clients: clients that write and remember the replies, and checks for tests of the log. */
-#ifndef BLOOMERY_TEST_LOG_CLIENTS_H
-#define BLOOMERY_TEST_LOG_CLIENTS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -33,5 +32,3 @@ int check_tool(const struct daemon *daemon, const char **output_out);
 
 /* Repeats the command until the reply begins with `prefix`; fails after a long time. */
 void wait_for_reply(int port, const char *prefix, const char *command);
-
-#endif

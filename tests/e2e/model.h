@@ -2,8 +2,7 @@
  * reply is compared; after a restart all filters are compared.
  *
  * A failure fails the test, with the seed of the model in its message. Thread: one at a time. */
-#ifndef BLOOMERY_TEST_MODEL_H
-#define BLOOMERY_TEST_MODEL_H
+#pragma once
 
 #include <hiredis/hiredis.h>
 #include <stdbool.h>
@@ -67,5 +66,3 @@ void model_reconcile(struct model *model, redisContext *client, int64_t horizon_
 void model_finish(const struct model *model);
 
 int64_t model_now_ms(void);
-
-#endif

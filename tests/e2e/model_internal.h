@@ -1,6 +1,5 @@
 /* model_internal: declarations shared by the parts of the model. */
-#ifndef BLOOMERY_TEST_MODEL_INTERNAL_H
-#define BLOOMERY_TEST_MODEL_INTERNAL_H
+#pragma once
 
 #include <stdio.h>
 #include <string.h>
@@ -57,5 +56,3 @@ void model_restore(struct model *model, redisContext *client, unsigned a, unsign
 void model_chunks(struct model *model, redisContext *client, unsigned a, unsigned b);
 void model_save(struct model *model, redisContext *client);
 void model_rewrite(struct model *model, redisContext *client);
-
-#endif

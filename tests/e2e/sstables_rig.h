@@ -1,6 +1,5 @@
 /* sstables_rig: a daemon that watches a directory, and files of SSTables below it. */
-#ifndef BLOOMERY_TEST_SSTABLES_RIG_H
-#define BLOOMERY_TEST_SSTABLES_RIG_H
+#pragma once
 
 #include <string.h>
 #include <unistd.h>
@@ -65,5 +64,3 @@ const char *ask(const char *format, ...);
 
 /* Processor time of the daemon, independent of other load on the machine. */
 double daemon_seconds(void);
-
-#endif

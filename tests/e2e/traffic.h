@@ -7,8 +7,7 @@
  * began are there after its end.
  *
  * Failures fail the test. Thread: the test's own, apart from the threads that it starts. */
-#ifndef BLOOMERY_TEST_TRAFFIC_H
-#define BLOOMERY_TEST_TRAFFIC_H
+#pragma once
 
 #include <pthread.h>
 #include <stdbool.h>
@@ -89,5 +88,3 @@ void traffic_check(const struct traffic *traffic, int port, int64_t crash_ns, co
 void traffic_adopt(struct traffic *traffic, int port, int64_t crash_ns, const char *what);
 
 int64_t traffic_now_ns(void); /* CLOCK_MONOTONIC */
-
-#endif

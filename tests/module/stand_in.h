@@ -2,8 +2,7 @@
  * saved to memory. Any of its functions can be missing, any allocation can fail, any read can come short.
  *
  * Thread: one; a second one only frees. One module at a time; a test of a fresh one forks. */
-#ifndef BLOOMERY_TEST_STAND_IN_H
-#define BLOOMERY_TEST_STAND_IN_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -60,5 +59,3 @@ size_t stand_in_held(void);              /* allocations that have not been freed
 void stand_in_unlink(const char *name);
 
 void stand_in_end(void); /* frees all keys */
-
-#endif

@@ -1,6 +1,5 @@
 /* Shared by the files of stand_in.h. */
-#ifndef BLOOMERY_TEST_STAND_IN_INTERNAL_H
-#define BLOOMERY_TEST_STAND_IN_INTERNAL_H
+#pragma once
 
 #include <pthread.h>
 #include <stdarg.h>
@@ -148,5 +147,3 @@ struct engine_string *make_string(const char *ptr, size_t len);
 void free_string(struct engine_string *string);
 struct entry *find_entry(const char *name);                              /* NULL: none */
 void put_entry(const char *name, struct engine_type *type, void *value); /* instead of what is there, which is freed */
-
-#endif

@@ -1,6 +1,5 @@
 /* Shared by the tests in a stand-in engine: test_stand_in.c has their main(). */
-#ifndef BLOOMERY_TEST_TEST_STAND_IN_H
-#define BLOOMERY_TEST_TEST_STAND_IN_H
+#pragma once
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,5 +37,3 @@ void test_replication(void);
 
 /* Values that come short, damaged, or made up. */
 void test_values(void);
-
-#endif

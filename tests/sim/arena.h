@@ -3,8 +3,7 @@
  * children are killed only at points of the schedule. A full arena ends the process.
  *
  * Thread: one at a time. */
-#ifndef BLOOMERY_SIM_ARENA_H
-#define BLOOMERY_SIM_ARENA_H
+#pragma once
 
 #include <stddef.h>
 
@@ -16,5 +15,3 @@ void *arena_calloc(size_t n, size_t size);
 void *arena_realloc(void *old, size_t size);
 void arena_free(void *memory);
 char *arena_strdup(const char *text);
-
-#endif

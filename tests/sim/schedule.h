@@ -6,8 +6,7 @@
  * Calls of threads from outside of a run go to the C library.
  *
  * Thread: the functions of a run are for its threads, of which one runs at a time. */
-#ifndef BLOOMERY_SIM_SCHEDULE_H
-#define BLOOMERY_SIM_SCHEDULE_H
+#pragma once
 
 #include <poll.h>
 #include <pthread.h>
@@ -93,5 +92,3 @@ unsigned schedule_self(void); /* a number above 0, of the calling thread */
 
 /* The C library's function of that name. */
 void *schedule_real(const char *name);
-
-#endif

@@ -1,8 +1,7 @@
 /* sim_client: a client of a simulated daemon: its connection, the bytes to send, and the replies.
  *
  * Thread: one at a time; no function is a point of the schedule. */
-#ifndef BLOOMERY_SIM_CLIENT_H
-#define BLOOMERY_SIM_CLIENT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -35,5 +34,3 @@ bool sim_client_receive(struct sim_client *client);
 
 /* The next whole reply, valid until the next call; `status_out` as resp_reply_next(). */
 bool sim_client_reply(struct sim_client *client, struct resp_reply *reply_out, enum resp_reply_status *status_out);
-
-#endif

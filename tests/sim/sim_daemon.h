@@ -2,8 +2,7 @@
  * a Unix socket.
  *
  * Thread: a thread of the run that does not belong to the daemon. */
-#ifndef BLOOMERY_SIM_DAEMON_H
-#define BLOOMERY_SIM_DAEMON_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -33,5 +32,3 @@ int sim_connect(void);
 /* One of this many allocations of the daemon fails; 0: none. */
 void sim_memory_fail(unsigned one_in);
 uint64_t sim_memory_failures(void);
-
-#endif

@@ -2,8 +2,7 @@
  * The daemon's file operations are these instead of fsops_posix(), and each is a point of the schedule.
  *
  * Thread: the threads of a run of the schedule. */
-#ifndef BLOOMERY_SIM_DISK_H
-#define BLOOMERY_SIM_DISK_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -22,5 +21,3 @@ void sim_disk_crash(enum crash_mode mode, uint64_t seed);
 /* One of this many operations that change or sync something fails; 0: none. */
 void sim_disk_fail(unsigned one_in);
 uint64_t sim_disk_failures(void); /* of this process */
-
-#endif

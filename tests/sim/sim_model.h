@@ -11,8 +11,7 @@
  * The model lives in the arena. model_fail() reports a contradiction.
  *
  * Thread: one at a time. */
-#ifndef BLOOMERY_SIM_MODEL_H
-#define BLOOMERY_SIM_MODEL_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -185,5 +184,3 @@ void model_restart(struct model *model, const struct model_filter names[MODEL_CL
                    const struct model_filter shared[MODEL_SHARED], uint64_t now_ns);
 
 __attribute__((format(printf, 2, 3))) void model_fail(struct model *model, const char *format, ...);
-
-#endif

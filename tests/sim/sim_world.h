@@ -2,8 +2,7 @@
  * changes and queries of the seed until the daemon is killed, loses power, or is stopped.
  *
  * Thread: the first thread of a run of the schedule. */
-#ifndef BLOOMERY_SIM_WORLD_H
-#define BLOOMERY_SIM_WORLD_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -40,5 +39,3 @@ struct sim_life {
 
 /* Runs the life, and ends the process. */
 __attribute__((noreturn)) void sim_live(struct sim_life *life);
-
-#endif

@@ -1,7 +1,6 @@
 /* loops: threads of a stress program that represent event loops: they sleep until a hub wakes them. Include it in one
  * file of a program. */
-#ifndef BLOOMERY_TEST_LOOPS_H
-#define BLOOMERY_TEST_LOOPS_H
+#pragma once
 
 #include <pthread.h>
 #include <stdbool.h>
@@ -41,5 +40,3 @@ static inline void loop_sleep(unsigned i)
     loops[i].wake = false;
     pthread_mutex_unlock(&loops[i].lock);
 }
-
-#endif

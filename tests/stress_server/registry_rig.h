@@ -1,6 +1,5 @@
 /* registry_rig: a registry for stress programs, with filters of one class. Include it in one file of a program. */
-#ifndef BLOOMERY_TEST_REGISTRY_RIG_H
-#define BLOOMERY_TEST_REGISTRY_RIG_H
+#pragma once
 
 #include <stdatomic.h>
 
@@ -48,5 +47,3 @@ static inline void registry_rig_deinit(size_t least)
     EXPECT(bloom_pool_bytes(pool) == 0, "%llu bytes were not freed", (unsigned long long)bloom_pool_bytes(pool));
     bloom_pool_destroy(pool);
 }
-
-#endif

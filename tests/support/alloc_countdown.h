@@ -1,8 +1,7 @@
 /* alloc_countdown: makes an allocation of the code under test fail, in programs of bloomery_failing_allocations
  * (cmake/tests.cmake). Allocations inside shared libraries do not count. Thread: one calls these functions;
  * allocations of all threads count. */
-#ifndef BLOOMERY_TEST_ALLOC_COUNTDOWN_H
-#define BLOOMERY_TEST_ALLOC_COUNTDOWN_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -18,5 +17,3 @@ void alloc_countdown_spare(bool on);
 
 /* Ends either mode; true if an allocation was made to fail. */
 bool alloc_countdown_stop(void);
-
-#endif

@@ -1,7 +1,6 @@
 /* bti_files: writes Partitions.db, Rows.db, Data.db and CompressionInfo.db of an SSTable whose index is a trie
  * (docs/FORMAT.md, section 20). The trie's shape and the forms of its nodes are random. */
-#ifndef BLOOMERY_TEST_BTI_FILES_H
-#define BLOOMERY_TEST_BTI_FILES_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -27,5 +26,3 @@ struct bti_key {
 void bti_files_make(struct bti_files *out, struct rng *rng, const struct bti_key *keys, size_t n,
                     const char *compressor, size_t chunk_length);
 void bti_files_free(struct bti_files *files);
-
-#endif

@@ -3,8 +3,7 @@
  *   expect(client, "[:1,:0]", "BF.MADD f %s %s", "a", "a");
  *
  * hiredis as Debian ships it speaks RESP2; wire.h does RESP3 and raw bytes. */
-#ifndef BLOOMERY_TEST_CLIENT_H
-#define BLOOMERY_TEST_CLIENT_H
+#pragma once
 
 #include <criterion/criterion.h>
 #include <hiredis/hiredis.h>
@@ -93,5 +92,3 @@ long long client_number(redisContext *client, const char *format, ...);
 /* A number of a section of INFO; fails the test when it is missing. The second function uses its own connection. */
 long long client_info(redisContext *client, const char *section, const char *field);
 long long info_number(int port, const char *section, const char *field);
-
-#endif

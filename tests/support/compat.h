@@ -5,8 +5,7 @@
  * spaces; a line of those files in backticks, exactly as it stands there, or its beginning and `*`; the reason. Other
  * lines of the document are prose. A row that explains no difference in one of its files is out of date. Thread: any.
  */
-#ifndef BLOOMERY_TEST_COMPAT_H
-#define BLOOMERY_TEST_COMPAT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -42,5 +41,3 @@ void compat_deinit(struct compat *compat);
 /* The row about this line of a corpus file (an exact one first, then the longest prefix), or NULL. The caller notes in
  * it when it explains a difference. */
 struct compat_row *compat_find(struct compat *compat, const char *command);
-
-#endif

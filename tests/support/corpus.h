@@ -13,8 +13,7 @@
  *
  * Then the reply: `< ` and each of its lines, `<~ ` and `<^ ` for @nd and @srv (the first line only), `<! closed` where
  * the server closed the connection, `<! silence` where no reply came. Thread: one at a time. */
-#ifndef BLOOMERY_TEST_CORPUS_H
-#define BLOOMERY_TEST_CORPUS_H
+#pragma once
 
 #include <stddef.h>
 
@@ -63,5 +62,3 @@ bool corpus_split(const char *line, struct word *words, size_t max, size_t *n_ou
 /* Whether two replies, as lines with their marks, are the same except for the bytes of dumps, their iterators, and the
  * number of chunks in a copy. */
 bool corpus_same_but_dumps(const struct lines *recorded, const struct lines *got);
-
-#endif

@@ -1,6 +1,5 @@
 /* Shared by the files of the corpus. Internal. */
-#ifndef BLOOMERY_TEST_CORPUS_INTERNAL_H
-#define BLOOMERY_TEST_CORPUS_INTERNAL_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -17,5 +16,3 @@ bool corpus_is_meant(const struct compat_row *row, const struct lines *recorded,
 
 /* Plays `@each` from after the directive. */
 void corpus_each(struct wire *wire, const char *text, const char *mark, struct lines *out);
-
-#endif

@@ -1,6 +1,5 @@
 /* crash_names: the tables of names of crash_fs. A name is (directory, text) and represents an inode. */
-#ifndef BLOOMERY_TEST_CRASH_NAMES_H
-#define BLOOMERY_TEST_CRASH_NAMES_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -57,5 +56,3 @@ void names_set(struct names *names, int dir, const char *text, int inode);
 void names_apply(struct names *names, const struct change *change);
 
 void change_deinit(struct change *change);
-
-#endif

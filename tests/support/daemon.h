@@ -13,8 +13,7 @@
  * DAEMON_SANITIZED is 1 if the daemon runs under a sanitizer, which is several times slower and takes more memory.
  *
  * Thread: one at a time. */
-#ifndef BLOOMERY_TEST_DAEMON_H
-#define BLOOMERY_TEST_DAEMON_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -132,5 +131,3 @@ void daemon_damage_layer(const struct daemon *daemon, const char *name, long at)
 /* Runs `bloomeryd <args>` to its end, with `input` (NULL for none) on its standard input. Returns the exit status; the
  * output has stdout and stderr, and is valid until the next call. */
 int daemon_run(const char *const *args, const char *input, const char **output_out);
-
-#endif

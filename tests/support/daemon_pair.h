@@ -3,8 +3,7 @@
  *
  *   DAEMON_PAIR(suite);
  *   PAIR_TEST(suite, claim) { ... } */
-#ifndef BLOOMERY_TEST_DAEMON_PAIR_H
-#define BLOOMERY_TEST_DAEMON_PAIR_H
+#pragma once
 
 #include <criterion/criterion.h>
 
@@ -38,5 +37,3 @@ static void pair_deinit(void)
 
 /* A test that stops both daemons at its end. */
 #define PAIR_TEST(suite, name) ENDED_TEST(suite, name, pair_deinit())
-
-#endif

@@ -4,8 +4,7 @@
  *
  * While operations are recorded, no sync reaches the real disk: the record has the syncs (disk_trace.h), and they cost
  * a test nothing. */
-#ifndef BLOOMERY_TEST_DISK_H
-#define BLOOMERY_TEST_DISK_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stddef.h>
@@ -73,5 +72,3 @@ enum disk_op {
     DISK_RENAME,
     DISK_LINK,
 };
-
-#endif

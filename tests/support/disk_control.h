@@ -1,7 +1,6 @@
 /* disk_control: the test's end of disk.h. The daemons (and nothing else) that are started between disk_attach() and
  * disk_detach() have the disk. Thread: one at a time; the fields of `disk` at any time from any. */
-#ifndef BLOOMERY_TEST_DISK_CONTROL_H
-#define BLOOMERY_TEST_DISK_CONTROL_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -35,5 +34,3 @@ void disk_fail_only(const char *operation, long in, enum disk_fault fault, int e
 /* Operations of daemons that are started from now on are recorded in this file, which is emptied; NULL: they are not.
  */
 void disk_record_in(const char *path);
-
-#endif

@@ -3,8 +3,7 @@
  * of its file operations.
  *
  * Failures fail the test. Thread: one at a time. */
-#ifndef BLOOMERY_TEST_DISK_TRACE_H
-#define BLOOMERY_TEST_DISK_TRACE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -33,5 +32,3 @@ struct crash_fs *disk_trace_crash(const struct disk_trace *trace, enum crash_mod
 
 /* Empties the directory and copies the files of `fs` below "data" into it. */
 void crash_fs_export(struct crash_fs *fs, const char *dir);
-
-#endif

@@ -2,8 +2,7 @@
  * .fini.
  *
  *   ENDED_TEST(suite, claim, rig_end()) { ... } */
-#ifndef BLOOMERY_TEST_ENDED_TEST_H
-#define BLOOMERY_TEST_ENDED_TEST_H
+#pragma once
 
 #define ENDED_TEST(suite, name, ending)      \
     static void suite##_##name##_body(void); \
@@ -13,5 +12,3 @@
         ending;                              \
     }                                        \
     static void suite##_##name##_body(void)
-
-#endif

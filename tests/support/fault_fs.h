@@ -7,8 +7,7 @@
  * name may be there or not, in any combination, and a write may be there in part.
  *
  * One thread at a time. Wrong use of either ends the program. */
-#ifndef BLOOMERY_TEST_FAULT_FS_H
-#define BLOOMERY_TEST_FAULT_FS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -71,5 +70,3 @@ enum crash_mode {
 /* A new file system in the state after a crash, with everything synced and without locks. `fs` is unchanged, so that a
  * test can try many crashes at one point. */
 struct crash_fs *crash_fs_after(const struct crash_fs *fs, enum crash_mode mode, uint64_t seed);
-
-#endif

@@ -1,6 +1,5 @@
 /* filters: makes filters for tests; any failure fails the test. */
-#ifndef BLOOMERY_TEST_FILTERS_H
-#define BLOOMERY_TEST_FILTERS_H
+#pragma once
 
 #include <criterion/criterion.h>
 #include <stdlib.h>
@@ -36,5 +35,3 @@ static inline struct bloom_hash hash_of_rng(struct rng *rng)
     uint64_t h1 = rng_next(rng);
     return (struct bloom_hash){h1, rng_next(rng)};
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* golden: reads tests/golden: lines, tab-separated fields, items in hexadecimal, whole files. A test that cannot read
  * its data must not pass, so every error here ends the process with a message. */
-#ifndef BLOOMERY_TESTS_GOLDEN_H
-#define BLOOMERY_TESTS_GOLDEN_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -44,5 +43,3 @@ struct golden_filter {
 };
 
 void golden_filter_parse(struct golden_filter *filter, const unsigned char *file, size_t len, bool big_endian_words);
-
-#endif

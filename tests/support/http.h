@@ -1,6 +1,5 @@
 /* http: requests to the status page of a test's daemon, as bytes. Thread: any, on distinct objects. */
-#ifndef BLOOMERY_TEST_HTTP_H
-#define BLOOMERY_TEST_HTTP_H
+#pragma once
 
 #include <stddef.h>
 
@@ -25,5 +24,3 @@ void http_get(int port, const char *path, const char *headers, struct http_reply
 void http_ask(int port, const char *request, size_t len, struct http_reply *reply_out);
 
 void http_free(struct http_reply *reply);
-
-#endif

@@ -1,6 +1,5 @@
 /* index_file: writes an Index.db of an SSTable. */
-#ifndef BLOOMERY_TEST_INDEX_FILE_H
-#define BLOOMERY_TEST_INDEX_FILE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -15,5 +14,3 @@ struct index_file {
 
 /* An entry with this key, after which `behind` bytes of an index of rows follow. */
 void index_file_add(struct index_file *file, const void *key, size_t len, size_t behind);
-
-#endif

@@ -1,7 +1,6 @@
 /* listener: a socket that waits for a test's client. accept() and the reads of its connections end after 60 s with
  * EAGAIN, so that a client that never comes fails its test instead of holding it up. */
-#ifndef BLOOMERY_TEST_LISTENER_H
-#define BLOOMERY_TEST_LISTENER_H
+#pragma once
 
 #include <arpa/inet.h>
 #include <criterion/criterion.h>
@@ -24,5 +23,3 @@ static inline int listener_open(int *port_out)
     *port_out = ntohs(address.sin_port);
     return fd;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* log_append: a frame of which the payload is in one piece. */
-#ifndef BLOOMERY_TEST_LOG_APPEND_H
-#define BLOOMERY_TEST_LOG_APPEND_H
+#pragma once
 
 #include "log_writer.h"
 
@@ -15,5 +14,3 @@ static inline int log_append(struct log_writer *writer, bool has_controls, const
         rc = log_writer_put(writer, payload->ptr, payload->len, err);
     return rc == 0 ? log_writer_end(writer, err) : rc;
 }
-
-#endif

@@ -1,8 +1,7 @@
 /* metrics_parse: a strict reader of Prometheus's text format and of OpenMetrics. The test fails if the text breaks the
  * format: a repeated family or series, a sample outside its family, an unescaped label, a histogram with falling
  * buckets. */
-#ifndef BLOOMERY_TEST_METRICS_PARSE_H
-#define BLOOMERY_TEST_METRICS_PARSE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -32,5 +31,3 @@ bool metrics_find(const struct metrics_parsed *parsed, const char *series, doubl
 
 /* The same; a series that is missing fails the test. */
 double metrics_get(const struct metrics_parsed *parsed, const char *series);
-
-#endif

@@ -1,7 +1,6 @@
 /* move_runs: `bloomery move` between the two daemons of daemon_pair.h, to its end or beside the test. Include it in one
  * file of a program. */
-#ifndef BLOOMERY_TEST_MOVE_RUNS_H
-#define BLOOMERY_TEST_MOVE_RUNS_H
+#pragma once
 
 #include <stdio.h>
 #include <string.h>
@@ -57,5 +56,3 @@ static inline int wait_for(pid_t pid)
     wait_until(waitpid(pid, &status, WNOHANG) == pid);
     return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
 }
-
-#endif

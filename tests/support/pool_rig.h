@@ -1,6 +1,5 @@
 /* pool_rig: a pool for each test of a suite that has .init = setup and .fini = teardown. */
-#ifndef BLOOMERY_TEST_POOL_RIG_H
-#define BLOOMERY_TEST_POOL_RIG_H
+#pragma once
 
 #include "filters.h"
 
@@ -15,5 +14,3 @@ static inline void teardown(void)
 {
     bloom_pool_destroy(pool);
 }
-
-#endif

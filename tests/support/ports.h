@@ -3,11 +3,8 @@
  * tests/support/ports.py claims ports in the same way.
  *
  * Thread: one at a time. */
-#ifndef BLOOMERY_TEST_PORTS_H
-#define BLOOMERY_TEST_PORTS_H
+#pragma once
 
 /* Claims a free port for this process, until the process ends or has claimed 64 more. Fails the test if none is free.
  */
 int port_claim(void);
-
-#endif

@@ -5,8 +5,7 @@
  *   daemon_start(&daemon, args);        ... daemon_kill(&daemon);
  *   power_fail(&power, &daemon, seed);  daemon_restart(&daemon); and so on
  *   power_detach(&power);               also in .fini; idempotent */
-#ifndef BLOOMERY_TEST_POWER_H
-#define BLOOMERY_TEST_POWER_H
+#pragma once
 
 #include "daemon.h"
 #include "disk_trace.h"
@@ -41,5 +40,3 @@ void power_fail(struct power *power, struct daemon *daemon, uint64_t seed);
 /* Only the process has ended: the disk has all its operations. (A directory that the process left itself may be one
  * operation ahead of the record.) */
 void power_stays(struct power *power, struct daemon *daemon);
-
-#endif

@@ -1,6 +1,5 @@
 /* program: runs another program to its end. */
-#ifndef BLOOMERY_TEST_PROGRAM_H
-#define BLOOMERY_TEST_PROGRAM_H
+#pragma once
 
 #include <stddef.h>
 
@@ -19,5 +18,3 @@ int program_run(char *output_out, size_t size, const char *fmt, ...) __attribute
         cr_assert(ran == (code), "exit %d: %s", ran, output); \
         program_said(output, text);                           \
     } while (0)
-
-#endif

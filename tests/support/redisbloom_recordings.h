@@ -1,6 +1,5 @@
 /* redisbloom_recordings: the filters of RedisBloom in tests/golden/redisbloom, each a folder. */
-#ifndef BLOOMERY_TEST_REDISBLOOM_RECORDINGS_H
-#define BLOOMERY_TEST_REDISBLOOM_RECORDINGS_H
+#pragma once
 
 #include "golden.h"
 
@@ -30,5 +29,3 @@ static inline unsigned char *redisbloom_dump_file(const char *filter, size_t *le
 {
     return golden_file(len_out, "%s/%s/dump.bin", REDISBLOOM_GOLDEN, filter);
 }
-
-#endif

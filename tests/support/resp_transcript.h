@@ -7,8 +7,7 @@
  *
  * Both abort with a message when the parser breaks its contract (consumed more than it was given, asks for less than
  * it already has, ...). Thread: one at a time. */
-#ifndef BLOOMERY_TEST_RESP_TRANSCRIPT_H
-#define BLOOMERY_TEST_RESP_TRANSCRIPT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -39,5 +38,3 @@ struct transcript_options {
 struct transcript transcript_parse(const char *stream, size_t len, const struct transcript_options *options);
 
 struct transcript transcript_model(const char *stream, size_t len, const struct transcript_options *options);
-
-#endif

@@ -1,7 +1,6 @@
 /* rng: seeded random numbers for tests and benchmarks. The same seed gives the same numbers on every machine.
  * xoshiro256** (D. Blackman and S. Vigna, public domain), seeded by splitmix64. Thread: any, on distinct objects. */
-#ifndef BLOOMERY_TESTS_RNG_H
-#define BLOOMERY_TESTS_RNG_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -36,5 +35,3 @@ static inline uint64_t rng_below(struct rng *rng, uint64_t n)
 }
 
 void rng_fill(struct rng *rng, void *buf, size_t len);
-
-#endif

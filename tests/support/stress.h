@@ -1,6 +1,5 @@
 /* stress: assertions and threads of the stress programs. */
-#ifndef BLOOMERY_TEST_STRESS_H
-#define BLOOMERY_TEST_STRESS_H
+#pragma once
 
 #include <pthread.h>
 #include <stdint.h>
@@ -29,5 +28,3 @@ static inline void run_threads(void *(*const *fns)(void *), size_t n)
     for (size_t i = 0; i < n; i++)
         pthread_join(threads[i], NULL);
 }
-
-#endif

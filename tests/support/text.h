@@ -1,6 +1,5 @@
 /* text: bytes that grow, for requests in one piece. Zero-initialise; the caller frees `data`. */
-#ifndef BLOOMERY_TEST_TEXT_H
-#define BLOOMERY_TEST_TEXT_H
+#pragma once
 
 #include <criterion/criterion.h>
 #include <stdarg.h>
@@ -42,5 +41,3 @@ static inline void __attribute__((format(printf, 2, 3))) text_print(struct text 
     va_end(again);
     va_end(args);
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* tmpdir: directories and files of tests. Every failure here ends the test program with a message. */
-#ifndef BLOOMERY_TEST_TMPDIR_H
-#define BLOOMERY_TEST_TMPDIR_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -42,5 +41,3 @@ void file_change_byte(const char *path, long at);              /* from the end i
 size_t file_end(const char *path);                             /* after the last byte that is not 0 */
 bool file_is(const char *path, const void *bytes, size_t len); /* has exactly these bytes */
 size_t dir_count(const char *path);                            /* entries, 0 also when there is no such directory */
-
-#endif

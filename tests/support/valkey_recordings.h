@@ -1,7 +1,6 @@
 /* valkey_recordings: the filters of valkey-bloom in tests/golden/valkeybloom, each a folder, and values that no reader
  * may take. */
-#ifndef BLOOMERY_TEST_VALKEY_RECORDINGS_H
-#define BLOOMERY_TEST_VALKEY_RECORDINGS_H
+#pragma once
 
 #include "golden.h"
 
@@ -68,5 +67,3 @@ static inline unsigned char *valkey_hostile_file(const struct valkey_hostile *ho
 {
     return golden_file(len_out, "%s/hostile/%s.bin", VALKEY_GOLDEN, hostile->file);
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* wait: waits for events that certainly happen. A test never waits for a time: all durations depend on the other load
  * of the machine. */
-#ifndef BLOOMERY_TEST_WAIT_H
-#define BLOOMERY_TEST_WAIT_H
+#pragma once
 
 #include <criterion/criterion.h>
 #include <poll.h>
@@ -22,5 +21,3 @@ static inline double wait_clock(void)
 #define wait_until(condition)                                              \
     for (double wait_began = wait_clock(); !(condition); poll(NULL, 0, 2)) \
     cr_assert_lt(wait_clock(), wait_began + WAIT_PATIENCE_S, "after %d s still not: %s", WAIT_PATIENCE_S, #condition)
-
-#endif

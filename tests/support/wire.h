@@ -2,8 +2,7 @@
  * reply as the lines that were received. RESP2 and RESP3.
  *
  * Without memory or sockets the test fails; functions return what the server does. Thread: any, on distinct objects. */
-#ifndef BLOOMERY_TEST_WIRE_H
-#define BLOOMERY_TEST_WIRE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -84,5 +83,3 @@ const char *wire_ask(struct wire *wire, const char *command);
         const char *text_got = wire_ask(wire, command);                                                    \
         cr_assert_str_eq(text_got, expected, "%s: got '%s' instead of '%s'", command, text_got, expected); \
     } while (0)
-
-#endif

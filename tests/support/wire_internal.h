@@ -1,6 +1,5 @@
 /* Sending and receiving of wire.c with TLS. */
-#ifndef BLOOMERY_TEST_WIRE_INTERNAL_H
-#define BLOOMERY_TEST_WIRE_INTERNAL_H
+#pragma once
 
 #include <sys/types.h>
 
@@ -11,5 +10,3 @@ ssize_t wire_tls_send(struct wire *wire, const void *data, size_t len);
 ssize_t wire_tls_recv(struct wire *wire, void *data, size_t size);
 bool wire_tls_has_more(const struct wire *wire); /* received, and not taken */
 void wire_tls_close(struct wire *wire);
-
-#endif

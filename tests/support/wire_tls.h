@@ -1,8 +1,7 @@
 /* wire_tls: TLS on a wire (wire.h), and the certificates for it. All functions of wire.h continue to work.
  *
  * Thread: as wire.h. */
-#ifndef BLOOMERY_TEST_WIRE_TLS_H
-#define BLOOMERY_TEST_WIRE_TLS_H
+#pragma once
 
 #include "wire.h"
 
@@ -35,5 +34,3 @@ void wire_tls_end(struct wire *wire);
 
 /* Asks the server for new keys, this many times. False when the connection is gone. */
 bool wire_tls_update_keys(struct wire *wire, int times);
-
-#endif

@@ -1,8 +1,7 @@
 /* zero_page: whether the kernel maps its page of zeros where memory is read before it is written. Kernels of some
  * virtual machines give each such read a page of its own: there a sparse filter grows when it is read, and no test can
  * ask for less. */
-#ifndef BLOOMERY_TEST_ZERO_PAGE_H
-#define BLOOMERY_TEST_ZERO_PAGE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -39,5 +38,3 @@ static inline bool zero_page_works(void)
     (void)munmap((void *)map, bytes);
     return after - before < (long)(bytes / page / 2);
 }
-
-#endif

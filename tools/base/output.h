@@ -1,7 +1,6 @@
 /* output: the results of a subcommand as JSON on stdout, if --json is given: one object, or an array of objects with a
  * line each. Lifetime: caller's storage, output_begin() to output_end(). Thread: one. */
-#ifndef BLOOMERY_TOOL_OUTPUT_H
-#define BLOOMERY_TOOL_OUTPUT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -50,5 +49,3 @@ void progress_add(struct progress *progress, uint64_t bytes); /* the same by ste
 /* Erases the line until the next update; for other output. */
 void progress_hide(struct progress *progress);
 void progress_end(struct progress *progress); /* erases the line */
-
-#endif

@@ -1,8 +1,7 @@
 /* server_call: the connection of a subcommand to one server, with its messages about it.
  *
  * Lifetime: caller's storage, zeroed, to server_call_close(). Thread: one. */
-#ifndef BLOOMERY_TOOL_SERVER_CALL_H
-#define BLOOMERY_TOOL_SERVER_CALL_H
+#pragma once
 
 #include "errbuf.h"
 #include "peer.h"
@@ -78,5 +77,3 @@ int server_call_reply(struct server_call *call, struct resp_reply *reply);
 
 /* Idempotent, and for a zeroed one. */
 void server_call_close(struct server_call *call);
-
-#endif

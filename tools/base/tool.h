@@ -3,8 +3,7 @@
  * A subcommand is a file with a function and a row (struct tool_command) that describes it: arguments, options,
  * examples. main.c lists the rows. The help and the reading of arguments follow from them, and from the help the man
  * page and the completion. A subcommand prints results to stdout and errors to stderr, and returns an exit code. */
-#ifndef BLOOMERY_TOOL_H
-#define BLOOMERY_TOOL_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -142,5 +141,3 @@ void tool_print_usage(const struct tool_command *command, FILE *stream); /* its 
 /* The key that the options choose; id 0: none. `needed`: the id that the name of `file` requires; 0: none. TOOL_OK, or
  * TOOL_USAGE or TOOL_FAILED after a message. The caller erases it. */
 int key_option_read(const struct tool_args *args, uint64_t needed, const char *file, struct bloom_secret *out);
-
-#endif

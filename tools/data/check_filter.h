@@ -2,8 +2,7 @@
  * KEYED ones. It reads files in pieces, so it needs far less memory than the filter.
  *
  * Lifetime: caller's storage, init to deinit. Thread: one. */
-#ifndef BLOOMERY_TOOL_CHECK_FILTER_H
-#define BLOOMERY_TOOL_CHECK_FILTER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -54,5 +53,3 @@ typedef int piece_fn(void *ctx, const unsigned char *bytes, size_t n, uint64_t a
 
 /* `size_out` and `xxh3_out` get the size and the XXH3 hash of the whole file. 0, or -errno of the file or of `take`. */
 int file_pieces(const char *path, piece_fn *take, void *ctx, uint64_t *size_out, uint64_t *xxh3_out);
-
-#endif

@@ -1,6 +1,5 @@
 /* import: shared by the two forms of `bloomery import`. */
-#ifndef BLOOMERY_TOOL_IMPORT_H
-#define BLOOMERY_TOOL_IMPORT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -74,5 +73,3 @@ void rdb_scan_refuse(struct rdb_scan *scan, struct rdb_found *found, const char 
 /* Makes the filter, in memory of its own (bloom_filter_destroy()). 0; or -1 with the reason in `err`. */
 int rdb_scan_load(struct rdb_scan *scan, const struct rdb_found *found, struct bloom_pool *pool,
                   struct bloom_filter **filter_out, struct errbuf *err);
-
-#endif

@@ -1,6 +1,5 @@
 /* filter_load: reads a Filter.db into memory, and writes one. Thread: one. */
-#ifndef BLOOMERY_TOOL_FILTER_LOAD_H
-#define BLOOMERY_TOOL_FILTER_LOAD_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -64,5 +63,3 @@ enum bloom_size_status filter_size_cassandra(uint64_t keys, double rate, struct 
 /* A warning for a bloom_filter_fp_chance at which ScyllaDB ends when it flushes a table (scylladb#31207, seen in
  * November 2026); NULL: the rate is none. */
 const char *filter_rate_warning(double rate);
-
-#endif

@@ -8,8 +8,7 @@
  * item_input_close() warns of it with their number.
  *
  * Lifetime: caller's storage, open to close. Thread: one. */
-#ifndef BLOOMERY_TOOL_ITEM_INPUT_H
-#define BLOOMERY_TOOL_ITEM_INPUT_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -84,5 +83,3 @@ bool item_input_pauses(const struct item_input *input);
 
 /* Goes back to where it was opened; only where can_rewind. */
 int item_input_rewind(struct item_input *input);
-
-#endif

@@ -1,7 +1,6 @@
 /* filter_kind: the arguments of BF.RESERVE for a filter like an existing one: rate, capacity, growth, layout, window,
  * KEYED. Its time to live is apart (PTTL). Thread: any, on distinct objects. */
-#ifndef BLOOMERY_TOOL_FILTER_KIND_H
-#define BLOOMERY_TOOL_FILTER_KIND_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -27,5 +26,3 @@ int filter_kind_read(struct server_call *call, struct slice name, struct filter_
 
 /* The options after the capacity, which point into `kind`. Returns their number. */
 size_t filter_kind_options(const struct filter_kind *kind, struct slice words[FILTER_KIND_WORDS]);
-
-#endif

@@ -14,8 +14,7 @@
  *                    -> with `verify`: the answers of both servers to the same random items
  *
  * Thread: the caller's, which shows the progress and takes SIGINT and SIGTERM. */
-#ifndef BLOOMERY_MOVE_H
-#define BLOOMERY_MOVE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -101,5 +100,3 @@ int pause_close_source(struct pause *pause, struct errbuf *err);
 /* Lets the writers go on; with `undo` a source that became read-only accepts writes again. Returns the seconds since
  * the beginning. Adds to `err` what could not be undone. */
 double pause_end(struct pause *pause, bool undo, struct errbuf *err);
-
-#endif

@@ -6,8 +6,7 @@
  *   -ECANCELED  the run ends: interrupted, or move_fatal() has been called
  *   another     a connection is lost, or a server says "later": unfinished work is done again from its beginning
  */
-#ifndef BLOOMERY_MOVE_INTERNAL_H
-#define BLOOMERY_MOVE_INTERNAL_H
+#pragma once
 
 #include <stdatomic.h>
 
@@ -197,5 +196,3 @@ void move_copied(struct move *move, struct move_filter *filter, enum move_outcom
 void move_finish(struct move *move, struct move_filter *filter, enum move_outcome outcome, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 void move_forget_bytes(struct move *move, struct move_filter *filter); /* its chunks under way */
-
-#endif

@@ -2,8 +2,7 @@
  * of which there may be millions. Memory: some 100 MB.
  *
  * Lifetime: caller's storage, open to close. Thread: one. */
-#ifndef BLOOMERY_TOOL_FIND_H
-#define BLOOMERY_TOOL_FIND_H
+#pragma once
 
 #include "buf.h"
 #include "item_input.h"
@@ -78,5 +77,3 @@ int find_server_open(struct find_server *server, const struct tool_args *args, c
 int find_server_ask(struct find_server *server, struct find_report *report);
 
 void find_server_close(struct find_server *server); /* idempotent */
-
-#endif

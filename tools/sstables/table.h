@@ -1,6 +1,5 @@
 /* table: one SSTable on disk, found by the path of any of its files. Thread: one. */
-#ifndef BLOOMERY_TOOL_TABLE_H
-#define BLOOMERY_TOOL_TABLE_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -67,5 +66,3 @@ struct sstable_walk {
 
 /* In the order of their paths. 0, or -ENOMEM. */
 int sstable_walk(const struct sstable_walk *walk, const char *directory);
-
-#endif

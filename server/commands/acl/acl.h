@@ -4,8 +4,7 @@
  * place, under a lock that is held for a look-up only. The user "default" always exists.
  *
  * Thread: any. */
-#ifndef BLOOMERY_ACL_H
-#define BLOOMERY_ACL_H
+#pragma once
 
 #include "acl_check.h"
 #include "acl_user.h"
@@ -152,5 +151,3 @@ bool acl_may_hear(struct server *server, const struct session *session);
 /* Counts and logs that the session was refused access. `user`: the name that it gave, or its own. */
 void acl_note_denied(struct server *server, const struct session *session, enum acl_verdict reason, struct slice object,
                      struct slice user);
-
-#endif

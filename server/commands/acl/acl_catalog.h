@@ -7,8 +7,7 @@
  * writing for commands that write. BF.MERGE reads its sources and reads and writes its destination.
  *
  * Constant after the start of the process. Thread: any. */
-#ifndef BLOOMERY_ACL_CATALOG_H
-#define BLOOMERY_ACL_CATALOG_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -50,5 +49,3 @@ const char *acl_category_name(size_t category);
 
 /* The number of a category, or -1; ASCII case is ignored. */
 int acl_category(struct slice name);
-
-#endif

@@ -5,8 +5,7 @@
  * covers all its names: the same text, or "<text>*" if the pattern begins with the text.
  *
  * Thread: any. */
-#ifndef BLOOMERY_ACL_CHECK_H
-#define BLOOMERY_ACL_CHECK_H
+#pragma once
 
 #include "acl_user.h"
 
@@ -52,5 +51,3 @@ const char *acl_denial(enum acl_verdict verdict, const struct command *row, char
 
 /* The same for EXEC, which checks again: for a command that was allowed when it was queued. */
 const char *acl_denial_of_exec(enum acl_verdict verdict);
-
-#endif

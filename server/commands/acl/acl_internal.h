@@ -1,6 +1,5 @@
 /* acl_internal: shared by the files of acl.h only. */
-#ifndef BLOOMERY_ACL_INTERNAL_H
-#define BLOOMERY_ACL_INTERNAL_H
+#pragma once
 
 #include <sys/queue.h>
 
@@ -29,5 +28,3 @@ void acl_log_deinit(struct acl_log *log);
 
 /* The default user at first: it may do everything; with the password if that is not "". NULL without memory. */
 struct acl_user *acl_first_default(struct slice requirepass);
-
-#endif

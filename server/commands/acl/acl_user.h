@@ -4,8 +4,7 @@
  * change of rights replaces it by another object. Only the mark that it has been replaced is set later.
  *
  * Lifetime: by references. Thread: any, on distinct objects; any number of threads may read one that is published. */
-#ifndef BLOOMERY_ACL_USER_H
-#define BLOOMERY_ACL_USER_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -149,5 +148,3 @@ enum acl_fault acl_selector_apply(struct acl_selector *selector, struct slice ru
 
 void acl_selector_clear_rules(struct acl_selector *selector);
 void acl_patterns_clear(struct acl_pattern **patterns, size_t *n);
-
-#endif

@@ -1,8 +1,7 @@
 /* facts: the numbers of the whole daemon, for INFO, metrics and the status page. The table facts.def has their names.
  *
  * Thread: an online RCU reader, not a loop. */
-#ifndef BLOOMERY_FACTS_H
-#define BLOOMERY_FACTS_H
+#pragma once
 
 #include <math.h>
 #include <sys/resource.h>
@@ -130,5 +129,3 @@ static inline uint64_t resident_filters(const struct facts *f)
     uint64_t filters = registry_count(f->server->registry);
     return filters > f->residency.evicted ? filters - f->residency.evicted : 0;
 }
-
-#endif

@@ -1,8 +1,7 @@
 /* bf: shared by the BF.* and CF.* commands, in the pipeline or one by one.
  *
  * Thread: the worker's, in an RCU read section. */
-#ifndef BLOOMERY_BF_H
-#define BLOOMERY_BF_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -109,5 +108,3 @@ const struct bloom_journal *cf_journal(const struct bf_call *call, struct bloom_
 
 /* The call has changed its filter, this many times. */
 void cf_changed(struct bf_call *call, uint64_t changes);
-
-#endif

@@ -1,8 +1,7 @@
 /* bf_host: connects the library bf/, the meaning of BF.*, to this daemon's arguments, settings and replies.
  *
  * Thread: any. */
-#ifndef BLOOMERY_BF_HOST_H
-#define BLOOMERY_BF_HOST_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -58,5 +57,3 @@ void reply_read_only(struct reply *reply, struct slice name);
 /* After a use of the window `filter`, which had this name: has its dead parts emptied, if there are large ones that no
  * thread empties yet. Small ones are emptied by the add that needs their place. */
 void forget_tidy(struct server *server, struct slice name, struct bloom_filter *filter);
-
-#endif

@@ -3,8 +3,7 @@
  * filter or the new one. All go through content_publish(), the one place for filters whose bits did not come from adds.
  *
  * Thread: "pool" (a deferred job), unless it says otherwise. */
-#ifndef BLOOMERY_CONTENT_H
-#define BLOOMERY_CONTENT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -81,5 +80,3 @@ struct entry *content_pin_shape(struct command_job *job, struct slice name, bool
  * calls content_large_end() afterwards with this number. */
 bool content_large_begin(struct command_job *job, uint64_t bytes);
 void content_large_end(struct command_job *job, uint64_t bytes);
-
-#endif

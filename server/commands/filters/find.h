@@ -6,8 +6,7 @@
  * before.
  *
  * Lifetime: find_create() to find_destroy(). Thread: one at a time, online during a step. */
-#ifndef BLOOMERY_FIND_H
-#define BLOOMERY_FIND_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -49,5 +48,3 @@ uint64_t find_maybe_answers(const struct find *find);
 
 /* Writes the reply; the buffer fails if memory or the cap did not suffice. */
 void find_reply(const struct find *find, struct reply *reply);
-
-#endif

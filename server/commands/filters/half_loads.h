@@ -7,8 +7,7 @@
  *
  * Thread: any; one chunk of a load at a time. Of a dump of ours a second one that comes meanwhile is out of order; of
  * RedisBloom's it waits. */
-#ifndef BLOOMERY_HALF_LOADS_H
-#define BLOOMERY_HALF_LOADS_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -65,5 +64,3 @@ bool half_loads_drop(struct half_loads *loads, struct half_load *load);
 void half_loads_expire(struct half_loads *loads, struct registry *registry, int64_t deadline_ms);
 
 size_t half_loads_count(struct half_loads *loads); /* 0 for NULL */
-
-#endif

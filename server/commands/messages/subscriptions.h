@@ -1,8 +1,7 @@
 /* subscriptions: the subscriptions of a session, in the hub (pubsub.h) and in CLIENT LIST.
  *
  * Thread: the worker's. */
-#ifndef BLOOMERY_SUBSCRIPTIONS_H
-#define BLOOMERY_SUBSCRIPTIONS_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -17,5 +16,3 @@ void subscriptions_changed(struct session *session);
 
 /* Ends subscriptions of the session, a thousand at a time. Whether none is left. */
 bool subscriptions_end(struct session *session);
-
-#endif

@@ -11,8 +11,7 @@
  * of them has changed. No more is needed, because an id is never used again and a count only rises.
  *
  * Thread: loop. */
-#ifndef BLOOMERY_TRANSACTION_H
-#define BLOOMERY_TRANSACTION_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -64,5 +63,3 @@ void transaction_end(struct session *session);
  * transaction that has too much work (work.h) as a whole, before it has changed anything. `ctx`: of EXEC. False:
  * `error` is the whole text of the reply. */
 bool transaction_may_run(const struct command_ctx *ctx, struct errbuf *error);
-
-#endif

@@ -1,6 +1,5 @@
 /* Filters that fuzz targets create from plans. */
-#ifndef BLOOMERY_FUZZ_FILTERS_H
-#define BLOOMERY_FUZZ_FILTERS_H
+#pragma once
 
 #include <stdlib.h>
 
@@ -33,5 +32,3 @@ static inline struct bloom_filter *make_up_to(struct bloom_pool *pool, const str
     }
     return filter;
 }
-
-#endif

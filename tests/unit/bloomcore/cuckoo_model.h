@@ -1,7 +1,6 @@
 /* cuckoo_model: cuckoo filters as simple arrays of fingerprints, with a copy to undo evictions. In RedisBloom's
  * layout, or, with `bits`, in ours, which keeps a rate. */
-#ifndef BLOOMERY_TEST_CUCKOO_MODEL_H
-#define BLOOMERY_TEST_CUCKOO_MODEL_H
+#pragma once
 
 #include "model_hash.h"
 
@@ -242,5 +241,3 @@ static inline bool model_delete(struct model *model, uint64_t hash)
     }
     return false;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* model_hash: the hash of cuckoo filters, implemented again for their model. */
-#ifndef BLOOMERY_TEST_MODEL_HASH_H
-#define BLOOMERY_TEST_MODEL_HASH_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -33,5 +32,3 @@ static inline uint16_t model_fingerprint(unsigned bits, uint64_t hash)
 {
     return (uint16_t)(bits ? (hash >> 48) * ((1u << bits) - 1) / 65536 + 1 : hash % 255 + 1);
 }
-
-#endif

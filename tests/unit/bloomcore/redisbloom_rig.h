@@ -1,6 +1,5 @@
 /* Filters in RedisBloom's layout for tests: making, adding, comparing. */
-#ifndef BLOOMERY_TEST_REDISBLOOM_RIG_H
-#define BLOOMERY_TEST_REDISBLOOM_RIG_H
+#pragma once
 
 #include <criterion/criterion.h>
 
@@ -56,5 +55,3 @@ static inline void expect_same(const char *dir, const struct bloom_filter *made,
         cr_assert_arr_eq((void *)a.words, (void *)b.words, a.shape.nwords * 8, "%s: layer %u", dir, i);
     }
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* window_log: windows with a clock that the test sets, and a log that restores a window. For the tests of windows; any
  * failure fails the test. */
-#ifndef BLOOMERY_TEST_WINDOW_LOG_H
-#define BLOOMERY_TEST_WINDOW_LOG_H
+#pragma once
 
 #include <criterion/criterion.h>
 #include <stdlib.h>
@@ -174,5 +173,3 @@ static inline struct bloom_filter *restart(struct bloom_filter *filter, const st
     filter_free(filter);
     return again;
 }
-
-#endif

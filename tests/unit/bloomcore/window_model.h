@@ -1,6 +1,5 @@
 /* window_model: a model of the promises of windows, for their tests; any failure fails the test. */
-#ifndef BLOOMERY_TEST_WINDOW_MODEL_H
-#define BLOOMERY_TEST_WINDOW_MODEL_H
+#pragma once
 
 #include "window_log.h"
 
@@ -102,5 +101,3 @@ static inline void end_life(struct bloom_filter *filter, const struct bloom_para
         free(saved->words[i]);
     saved->nlayers = 0;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* dump_rig: filters for tests of dumps, in one pool. Thread: one. */
-#ifndef BLOOMERY_TEST_DUMP_RIG_H
-#define BLOOMERY_TEST_DUMP_RIG_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -21,5 +20,3 @@ struct bloom_filter *filled(uint64_t capacity, double rate, uint32_t expansion, 
 
 /* Whether parameters, layers, counts and bits are equal. */
 bool same(const struct bloom_filter *a, const struct bloom_filter *b);
-
-#endif

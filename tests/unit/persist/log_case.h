@@ -1,6 +1,5 @@
 /* log_case: the fixture of suites that write and read one log: each test has a file system in memory of its own. */
-#ifndef BLOOMERY_TEST_LOG_CASE_H
-#define BLOOMERY_TEST_LOG_CASE_H
+#pragma once
 
 #include "fault_fs.h"
 #include "log_frame.h"
@@ -32,5 +31,3 @@ uint64_t last_segment(void);
 
 void change_byte(const char *path, uint64_t at);
 void cut(const char *path, uint64_t size);
-
-#endif

@@ -1,6 +1,5 @@
 /* log_rig: a log under test. The contents of a frame follow from its number, so a reader's results can be checked. */
-#ifndef BLOOMERY_TEST_LOG_RIG_H
-#define BLOOMERY_TEST_LOG_RIG_H
+#pragma once
 
 #include "log_reader.h"
 #include "log_writer.h"
@@ -33,5 +32,3 @@ void log_rig_read_save(const struct fsops *fs, const struct log_reader_options *
 
 /* A writer on a file system, with small segments, that continues the read log, which is settled. */
 struct log_writer *log_rig_writer(const struct fsops *fs, const struct log_rig_read *read);
-
-#endif

@@ -1,7 +1,6 @@
 /* rig: filters in the place of the server's, for tests of the store: a source of saves, a target of loads, and a digest
  * of all bits that compares two sets of filters. Wrong use ends the program. */
-#ifndef BLOOMERY_TEST_RIG_H
-#define BLOOMERY_TEST_RIG_H
+#pragma once
 
 #include <pthread.h>
 #include <stdbool.h>
@@ -80,5 +79,3 @@ int rig_load(struct rig *rig, const char *dir, const struct fsops *fs, unsigned 
              struct errbuf *err);
 
 int rig_save(struct rig *rig, struct store *store, struct store_save_summary *summary, struct errbuf *err);
-
-#endif

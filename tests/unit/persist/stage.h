@@ -1,7 +1,6 @@
 /* stage: the directory, the store and the rig of a test of the store. The names are short, since each line of a test
  * has one; include it in one file of a program. */
-#ifndef BLOOMERY_TEST_STAGE_H
-#define BLOOMERY_TEST_STAGE_H
+#pragma once
 
 #include <criterion/criterion.h>
 #include <dirent.h>
@@ -97,5 +96,3 @@ static inline void save(void)
 {
     cr_assert_eq(rig_save(&rig, store, &summary, &err), 0, "%s", err.text);
 }
-
-#endif

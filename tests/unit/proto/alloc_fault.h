@@ -1,7 +1,6 @@
 /* alloc_fault: allocations of the code under test, counted and made to fail. Linked with --wrap=realloc and
  * --wrap=free; the proto room allocates with realloc alone. */
-#ifndef BLOOMERY_TEST_ALLOC_FAULT_H
-#define BLOOMERY_TEST_ALLOC_FAULT_H
+#pragma once
 
 #include <stddef.h>
 
@@ -10,5 +9,3 @@ void alloc_fault_at(int n);
 
 size_t alloc_calls(void); /* calls of realloc since alloc_fault_at() */
 size_t alloc_live(void);  /* blocks obtained from realloc and not freed */
-
-#endif

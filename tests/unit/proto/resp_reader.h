@@ -1,8 +1,7 @@
 /* resp_reader: reads replies the way a strict client does and writes them down in a form of its own, so that a test
  * sees whether the framing holds. Forms: +text  -text  :n  (n  #t  ,x  _  "bytes"  =ext:"bytes"  nil (RESP2)  nil*
  * (RESP2) [a b]  {k v}  ~[a b]  >[a b] A byte of a string that is not printable ASCII is written as \xHH. */
-#ifndef BLOOMERY_TEST_RESP_READER_H
-#define BLOOMERY_TEST_RESP_READER_H
+#pragma once
 
 #include <stddef.h>
 #include <stdio.h>
@@ -13,5 +12,3 @@ size_t resp_read(const char *data, size_t len, int version, FILE *out);
 
 /* As the reader writes a string. */
 void resp_write_quoted(FILE *out, const char *data, size_t len);
-
-#endif

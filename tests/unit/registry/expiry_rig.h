@@ -1,6 +1,5 @@
 /* expiry_rig: a registry with its own clock, whose effects are recorded, for tests in one thread. */
-#ifndef BLOOMERY_TEST_EXPIRY_RIG_H
-#define BLOOMERY_TEST_EXPIRY_RIG_H
+#pragma once
 
 #include <criterion/criterion.h>
 #include <stdint.h>
@@ -39,5 +38,3 @@ struct registry_expiry numbers(void);
 
 void count_scanned(void *ctx, struct slice name, struct entry *entry);
 size_t scan_all(void); /* returns the number of filters */
-
-#endif

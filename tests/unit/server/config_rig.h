@@ -1,6 +1,5 @@
 /* A struct config with the defaults, made again for each test. */
-#ifndef BLOOMERY_TEST_CONFIG_RIG_H
-#define BLOOMERY_TEST_CONFIG_RIG_H
+#pragma once
 
 #include <criterion/criterion.h>
 #include <string.h>
@@ -20,5 +19,3 @@ static inline void tear_down(void)
 {
     config_deinit(&cfg);
 }
-
-#endif

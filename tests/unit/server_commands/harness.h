@@ -1,8 +1,7 @@
 /* harness: calls command handlers without a loop or a socket: a server that has settings, filters, sessions and a
  * data directory but no worker, one session, and replies into a buffer. A call goes through table look-up and arity
  * check as the dispatcher would do it; deferred work runs immediately. */
-#ifndef BLOOMERY_TEST_COMMAND_HARNESS_H
-#define BLOOMERY_TEST_COMMAND_HARNESS_H
+#pragma once
 
 #include "command.h"
 #include "server.h"
@@ -30,5 +29,3 @@ const char *harness_call(struct harness *h, size_t *len_out, ...) __attribute__(
 
 /* The same for arguments that may hold any bytes. */
 const char *harness_run(struct harness *h, const struct slice *argv, size_t argc, size_t *len_out);
-
-#endif

@@ -3,8 +3,7 @@
  * functions on their threads. Any failure fails the test.
  *
  * Thread: the test's. */
-#ifndef BLOOMERY_TEST_SERVER_RIG_H
-#define BLOOMERY_TEST_SERVER_RIG_H
+#pragma once
 
 #include <criterion/criterion.h>
 
@@ -61,5 +60,3 @@ void rig_on_loop(unsigned worker, void (*run)(struct worker *worker, void *arg),
 
 /* Waits until the worker has done an iteration that begins after this call. */
 void rig_pass(unsigned worker);
-
-#endif

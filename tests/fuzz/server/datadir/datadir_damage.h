@@ -2,8 +2,7 @@
  * mostly with corrected checksums, so that the code after them is reached.
  *
  * Thread: one. */
-#ifndef BLOOMERY_FUZZ_DATADIR_DAMAGE_H
-#define BLOOMERY_FUZZ_DATADIR_DAMAGE_H
+#pragma once
 
 #include "recipe.h"
 
@@ -12,5 +11,3 @@ unsigned datadir_damage(const char *dir, struct recipe *recipe);
 
 /* Of the names and bytes of all files below, except for the lock. */
 uint64_t datadir_tree_digest(const char *dir);
-
-#endif

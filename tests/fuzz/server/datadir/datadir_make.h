@@ -3,8 +3,7 @@
  * processes.
  *
  * Thread: one. */
-#ifndef BLOOMERY_FUZZ_DATADIR_MAKE_H
-#define BLOOMERY_FUZZ_DATADIR_MAKE_H
+#pragma once
 
 #include "bloom_filter.h"
 #include "recipe.h"
@@ -20,5 +19,3 @@ void datadir_make(const char *dir, struct recipe *recipe, struct made *made_out)
 /* Of all visible properties of a filter. `filter` NULL: it is in quarantine. */
 uint64_t datadir_digest(uint64_t id, const char *name, size_t name_len, int64_t expires_ms,
                         const struct bloom_filter *filter);
-
-#endif

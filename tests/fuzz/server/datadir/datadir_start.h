@@ -1,8 +1,7 @@
 /* datadir_start: the daemon's own start on a data directory, without workers and clients, and its end.
  *
  * Thread: one. */
-#ifndef BLOOMERY_FUZZ_DATADIR_START_H
-#define BLOOMERY_FUZZ_DATADIR_START_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -23,5 +22,3 @@ struct started {
 
 /* With `save` the loaded filters are saved before the end. */
 void datadir_start(const char *dir, bool accept_damage, bool save, struct started *started_out);
-
-#endif

@@ -1,6 +1,5 @@
 /* recipe: the input of a fuzzer, read as a sequence of choices. After its end every choice is 0. */
-#ifndef BLOOMERY_FUZZ_RECIPE_H
-#define BLOOMERY_FUZZ_RECIPE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -57,5 +56,3 @@ static inline uint64_t recipe_number(struct recipe *recipe)
         any = any << 8 | recipe_byte(recipe);
     return any;
 }
-
-#endif

@@ -7,7 +7,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #include "bloom_size.h"
 #include "check.h"
@@ -53,7 +52,7 @@ const struct config_row *config_table(size_t *n_out)
 const struct config_row *config_find(struct slice name)
 {
     for (size_t i = 0; i < NROWS; i++)
-        if (strlen(table[i].name) == name.len && strncasecmp(table[i].name, name.ptr, name.len) == 0)
+        if (slice_is(name, table[i].name))
             return &table[i];
     return NULL;
 }
@@ -242,9 +241,7 @@ static int check_ports(const struct config *cfg, struct errbuf *err)
     else if (((cfg->network.port == 0 && cfg->tls.port == 0) || cfg->network.bind.count == 0) &&
              cfg->network.unixsocket[0] == '\0')
         text = "nothing to listen on: 'port' is 0 or 'bind' is empty, without 'tls-port' or 'unixsocket'";
-    if (text)
-        errbuf_set(err, "%s", text);
-    return text ? CONFIG_REFUSED : CONFIG_OK;
+    return text ? errbuf_fail(err, CONFIG_REFUSED, "%s", text) : CONFIG_OK;
 }
 
 /* A host's name or address, as it can stand in a line of CLUSTER NODES. */

@@ -32,43 +32,37 @@ static void join_words(const struct config_row *row, char *text_out, size_t size
         len += (size_t)snprintf(text_out + len, size - len, "%s%s", i > 0 ? ", " : "", row->words[i]);
 }
 
+/* By type: our own words, and Redis's, where these are always the same. */
+static const struct {
+    const char *own, *redis;
+} texts[] = {
+    [CONFIG_BOOL] = {"must be 'yes' or 'no'", "argument must be 'yes' or 'no'"},
+    [CONFIG_RULES] = {"must be pairs of seconds (at least 1) and changes", "Invalid save parameters"},
+    [CONFIG_EVENTS] = {"must be letters out of Ag$lshzxeKEtmdn",
+                       "Invalid event class character. Use 'Ag$lshzxeKEtmdn'."},
+    [CONFIG_USERS] = {"must be a name and rules, as for ACL SETUSER", NULL},
+    [CONFIG_OUTPUT_LIMITS] = {"must be <normal|replica|pubsub> <hard bytes> <soft bytes> <seconds>, once or more",
+                              "Wrong number of arguments in buffer limit configuration."},
+};
+
 static void redis_form_fault(const struct config_row *row, char *text_out, size_t size)
 {
     char words[256];
 
-    switch (row->type) {
-    case CONFIG_BOOL:
-        snprintf(text_out, size, "argument must be 'yes' or 'no'");
-        break;
-    case CONFIG_INTEGER:
+    if (texts[row->type].redis) {
+        snprintf(text_out, size, "%s", texts[row->type].redis);
+    } else if (row->type == CONFIG_INTEGER) {
         snprintf(text_out, size, "argument couldn't be parsed %s",
                  row->flags & CONFIG_OCTAL ? "as an octal number" : "into an integer");
-        break;
-    case CONFIG_BYTES:
+    } else if (row->type == CONFIG_BYTES) {
         snprintf(text_out, size, "argument must be a memory%s value",
                  row->flags & CONFIG_OR_SHARE ? " or percent" : "");
-        break;
-    case CONFIG_WORD:
+    } else if (row->type == CONFIG_WORD) {
         join_words(row, words, sizeof(words));
         snprintf(text_out, size, "argument(s) must be one of the following: %s", words);
-        break;
-    case CONFIG_RULES:
-        snprintf(text_out, size, "Invalid save parameters");
-        break;
-    case CONFIG_EVENTS:
-        snprintf(text_out, size, "Invalid event class character. Use 'Ag$lshzxeKEtmdn'.");
-        break;
-    case CONFIG_OUTPUT_LIMITS:
-        snprintf(text_out, size, "Wrong number of arguments in buffer limit configuration.");
-        break;
-    case CONFIG_RATE:
-    case CONFIG_STRING:
-    case CONFIG_PASSWORD:
-    case CONFIG_ADDRESSES:
-    case CONFIG_USERS:
+    } else {
         snprintf(text_out, size, "argument ");
         config_fault_text(row, text_out + strlen(text_out), size - strlen(text_out));
-        break;
     }
 }
 
@@ -124,52 +118,28 @@ void config_fault_text(const struct config_row *row, char *text_out, size_t size
 {
     char words[256];
 
-    switch (row->type) {
-    case CONFIG_BOOL:
-        snprintf(text_out, size, "must be 'yes' or 'no'");
-        break;
-    case CONFIG_INTEGER:
-        if (row->flags & CONFIG_OCTAL)
-            snprintf(text_out, size, "must be an octal number from %" PRIo64 " to %" PRIo64, row->min, row->max);
-        else if (row->min == row->max)
-            snprintf(text_out, size, "must be %" PRIu64, row->min);
-        else
-            snprintf(text_out, size, "must be an integer from %" PRIu64 " to %" PRIu64 "%s", row->min, row->max,
-                     row->flags & CONFIG_OR_MINUS_1 ? ", or -1" : "");
-        break;
-    case CONFIG_BYTES:
+    if (texts[row->type].own) {
+        snprintf(text_out, size, "%s", texts[row->type].own);
+    } else if (row->type == CONFIG_INTEGER && row->flags & CONFIG_OCTAL) {
+        snprintf(text_out, size, "must be an octal number from %" PRIo64 " to %" PRIo64, row->min, row->max);
+    } else if (row->type == CONFIG_INTEGER && row->min == row->max) {
+        snprintf(text_out, size, "must be %" PRIu64, row->min);
+    } else if (row->type == CONFIG_INTEGER) {
+        snprintf(text_out, size, "must be an integer from %" PRIu64 " to %" PRIu64 "%s", row->min, row->max,
+                 row->flags & CONFIG_OR_MINUS_1 ? ", or -1" : "");
+    } else if (row->type == CONFIG_BYTES) {
         bytes_fault_text(row, text_out, size);
-        break;
-    case CONFIG_RATE:
+    } else if (row->type == CONFIG_RATE) {
         snprintf(text_out, size, "must be a number above %" PRIu64 " and below %" PRIu64, row->min, row->max);
-        break;
-    case CONFIG_WORD:
+    } else if (row->type == CONFIG_WORD) {
         join_words(row, words, sizeof(words));
         snprintf(text_out, size, row->words[1] ? "must be one of %s" : "must be %s", words);
-        break;
-    case CONFIG_STRING:
-        if (row->flags & CONFIG_SECRET)
-            snprintf(text_out, size, "must have at most %d bytes and no NUL byte", CONFIG_MAX_SECRET);
-        else
-            snprintf(text_out, size, "must not contain a NUL byte");
-        break;
-    case CONFIG_PASSWORD:
-        snprintf(text_out, size, "must have at most %d bytes", CONFIG_MAX_SECRET);
-        break;
-    case CONFIG_ADDRESSES:
+    } else if (row->type == CONFIG_ADDRESSES) {
         snprintf(text_out, size, "must be at most %d numeric IP addresses, * or ::*", CONFIG_MAX_ADDRESSES);
-        break;
-    case CONFIG_RULES:
-        snprintf(text_out, size, "must be pairs of seconds (at least 1) and changes");
-        break;
-    case CONFIG_EVENTS:
-        snprintf(text_out, size, "must be letters out of Ag$lshzxeKEtmdn");
-        break;
-    case CONFIG_USERS:
-        snprintf(text_out, size, "must be a name and rules, as for ACL SETUSER");
-        break;
-    case CONFIG_OUTPUT_LIMITS:
-        snprintf(text_out, size, "must be <normal|replica|pubsub> <hard bytes> <soft bytes> <seconds>, once or more");
-        break;
+    } else if (row->type == CONFIG_STRING && !(row->flags & CONFIG_SECRET)) {
+        snprintf(text_out, size, "must not contain a NUL byte");
+    } else {
+        snprintf(text_out, size, "must have at most %d bytes%s", CONFIG_MAX_SECRET,
+                 row->type == CONFIG_STRING ? " and no NUL byte" : "");
     }
 }

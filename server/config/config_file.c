@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <unistd.h>
 
 #include "config_file.h"
@@ -115,11 +114,6 @@ static int load_include(struct config *cfg, struct config_merge *merge, const st
     return load_source(cfg, merge, &(struct source){path, source->depth + 1}, err);
 }
 
-static bool is_include(struct slice name)
-{
-    return name.len == 7 && strncasecmp(name.ptr, "include", 7) == 0;
-}
-
 /* Takes the next line, without its end. False: none. */
 static bool next_line(struct slice *text, struct slice *line_out)
 {
@@ -136,22 +130,20 @@ static bool next_line(struct slice *text, struct slice *line_out)
 /* Settings of earlier versions. Their lines have no effect, so that a file of such a version still starts. */
 static bool is_retired(struct slice name)
 {
-    static const char *const names[] = {
-        "latency-monitor-threshold",
-        "server-cpulist",
-        "server_cpulist",
-        "bio-cpulist",
-        "bio_cpulist",
-        "bgsave-cpulist",
-        "bgsave_cpulist",
-        "tls-client-cert-file",
-        "tls-client-key-file",
-        "tls-client-key-file-pass",
-        "tracking-table-max-keys",
-        "tls-cluster",
-    };
+    static const char *const names[] = {"latency-monitor-threshold",
+                                        "server-cpulist",
+                                        "server_cpulist",
+                                        "bio-cpulist",
+                                        "bio_cpulist",
+                                        "bgsave-cpulist",
+                                        "bgsave_cpulist",
+                                        "tls-client-cert-file",
+                                        "tls-client-key-file",
+                                        "tls-client-key-file-pass",
+                                        "tracking-table-max-keys",
+                                        "tls-cluster"};
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-        if (strlen(names[i]) == name.len && strncasecmp(names[i], name.ptr, name.len) == 0)
+        if (slice_is(name, names[i]))
             return true;
     return false;
 }
@@ -179,8 +171,8 @@ static void add_unknown_ones(struct slice text, struct errbuf *err)
     while (len < sizeof(names) - 1 && next_line(&text, &next)) {
         struct config_line line;
 
-        if (config_line_split(next, &line, NULL) == CONFIG_OK && line.nwords > 0 && !is_include(line.words[0]) &&
-            !config_find(line.words[0]) && !is_retired(line.words[0]))
+        if (config_line_split(next, &line, NULL) == CONFIG_OK && line.nwords > 0 &&
+            !slice_is(line.words[0], "include") && !config_find(line.words[0]) && !is_retired(line.words[0]))
             len += (size_t)snprintf(names + len, sizeof(names) - len, "%s'%.*s'", len > 0 ? ", " : "",
                                     config_shown_name(line.words[0]), line.words[0].ptr);
         config_line_deinit(&line);
@@ -198,7 +190,7 @@ static int load_line(struct config *cfg, struct config_merge *merge, const struc
     int status = config_line_split(text, &line, err);
 
     if (status == CONFIG_OK && line.nwords > 0) {
-        if (is_include(line.words[0]))
+        if (slice_is(line.words[0], "include"))
             status = load_include(cfg, merge, source, &line, err);
         else if (is_retired(line.words[0]))
             note_retired(source, number, line.words[0], err);

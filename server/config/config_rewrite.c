@@ -5,7 +5,6 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/stat.h>
 
 #include "config_file.h"
@@ -37,8 +36,7 @@ static bool values_equal(const struct config *a, const struct config *b, const s
     config_get(a, row, &x);
     config_get(b, row, &y);
     *failed |= buf_failed(&x) || buf_failed(&y);
-    bool equal =
-        buf_len(&x) == buf_len(&y) && (buf_len(&x) == 0 || memcmp(buf_head(&x), buf_head(&y), buf_len(&x)) == 0);
+    bool equal = slice_equal((struct slice){buf_head(&x), buf_len(&x)}, (struct slice){buf_head(&y), buf_len(&y)});
     buf_deinit(&x);
     buf_deinit(&y);
     return equal;
@@ -70,7 +68,7 @@ static const struct config_row *line_row(struct slice text, bool *include_out, b
     else if (line.nwords > 0)
         row = config_find(line.words[0]);
     if (!row && !*failed && line.nwords > 0)
-        *include_out = line.words[0].len == 7 && strncasecmp(line.words[0].ptr, "include", 7) == 0;
+        *include_out = slice_is(line.words[0], "include");
     config_line_deinit(&line);
     return row;
 }
@@ -86,7 +84,7 @@ static bool find_last_lines(struct rewrite *rw, struct slice text)
             rw->last_line[row - rw->rows] = number;
         if (include)
             rw->last_include = number;
-        rw->marked |= line.len == strlen(REWRITE_END) && memcmp(line.ptr, REWRITE_END, line.len) == 0;
+        rw->marked |= slice_equal(line, slice_of(REWRITE_END));
     }
     return !failed;
 }

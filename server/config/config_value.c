@@ -109,7 +109,7 @@ static enum config_fault parse_bytes(const struct config_row *row, struct slice 
                  {"b", 1}};
     uint64_t value, factor = 1;
 
-    if (row->flags & CONFIG_OR_SHARE && text.len == 4 && strncasecmp(text.ptr, "auto", 4) == 0) {
+    if (row->flags & CONFIG_OR_SHARE && slice_is(text, "auto")) {
         *value_out = CONFIG_AUTO;
         return FAULT_NONE;
     }
@@ -167,19 +167,14 @@ static enum config_fault parse_rate(const struct config_row *row, struct slice t
 
 static enum config_fault parse_bool(struct slice text, bool *value_out)
 {
-    if (text.len == 3 && strncasecmp(text.ptr, "yes", 3) == 0)
-        *value_out = true;
-    else if (text.len == 2 && strncasecmp(text.ptr, "no", 2) == 0)
-        *value_out = false;
-    else
-        return FAULT_FORM;
-    return FAULT_NONE;
+    *value_out = slice_is(text, "yes");
+    return *value_out || slice_is(text, "no") ? FAULT_NONE : FAULT_FORM;
 }
 
 static enum config_fault parse_one_word(const struct config_row *row, struct slice text, int *value_out)
 {
     for (int i = 0; row->words[i]; i++) {
-        if (strlen(row->words[i]) == text.len && strncasecmp(row->words[i], text.ptr, text.len) == 0) {
+        if (slice_is(text, row->words[i])) {
             *value_out = i;
             return FAULT_NONE;
         }
@@ -248,11 +243,9 @@ bool config_next_word(struct slice *text, struct slice *word_out)
 
 static size_t count_words(struct slice text)
 {
-    struct slice word;
     size_t n = 0;
-
-    while (config_next_word(&text, &word))
-        n++;
+    for (struct slice word; config_next_word(&text, &word); n++)
+        ;
     return n;
 }
 
@@ -350,13 +343,13 @@ static const char *const class_names[CONFIG_CLIENT_CLASSES] = {"normal", "slave"
 static bool parse_class(struct slice word, enum config_client_class *class_out)
 {
     for (int i = 0; i < CONFIG_CLIENT_CLASSES; i++) {
-        if (word.len == strlen(class_names[i]) && strncasecmp(word.ptr, class_names[i], word.len) == 0) {
+        if (slice_is(word, class_names[i])) {
             *class_out = (enum config_client_class)i;
             return true;
         }
     }
     *class_out = CONFIG_CLIENT_REPLICA;
-    return word.len == strlen("replica") && strncasecmp(word.ptr, "replica", word.len) == 0;
+    return slice_is(word, "replica");
 }
 
 static enum config_fault limits_parse(struct slice text, struct config_output_limits *value)
@@ -373,18 +366,13 @@ static enum config_fault limits_parse(struct slice text, struct config_output_li
 
         if (!parse_class(word, &class))
             return FAULT_CLASS;
-        if (!config_next_word(&text, &word))
-            return FAULT_FORM;
-        if (config_value_parse(&bytes, word, &limit.hard) != FAULT_NONE)
-            return FAULT_RANGE;
-        if (!config_next_word(&text, &word))
-            return FAULT_FORM;
-        if (config_value_parse(&bytes, word, &limit.soft) != FAULT_NONE)
-            return FAULT_RANGE;
-        if (!config_next_word(&text, &word))
-            return FAULT_FORM;
-        if (config_value_parse(&seconds, word, &limit.soft_seconds) != FAULT_NONE)
-            return FAULT_RANGE;
+        void *const numbers[] = {&limit.hard, &limit.soft, &limit.soft_seconds};
+        for (int i = 0; i < 3; i++) {
+            if (!config_next_word(&text, &word))
+                return FAULT_FORM;
+            if (config_value_parse(i < 2 ? &bytes : &seconds, word, numbers[i]) != FAULT_NONE)
+                return FAULT_RANGE;
+        }
         limits.classes[class] = limit;
     }
     if (n == 0)

@@ -28,3 +28,6 @@ void errbuf_prefix(struct errbuf *err, const char *fmt, ...) __attribute__((form
         if (rc_ != 0)     \
             return rc_;   \
     } while (0)
+
+/* A step in a function that has something to give back: it is called unless an earlier one has failed. */
+#define STEP(rc, call) ((rc) = (rc) != 0 ? (rc) : (call))

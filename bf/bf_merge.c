@@ -68,10 +68,8 @@ static bool make_layers(struct bf_merge *merge)
     for (size_t i = 0; i < merge->nsources && status == 0; i++) {
         const struct bf_source *source = &merge->sources[i];
         status = bloom_filter_same_layout(model, source->filter, &err);
-        if (status == 0)
-            status = bloom_filter_append_like(merge->made, source->filter, source->nlayers, &err);
-        if (status == 0)
-            status = bloom_filter_same_layout(merge->made, source->filter, &err);
+        STEP(status, bloom_filter_append_like(merge->made, source->filter, source->nlayers, &err));
+        STEP(status, bloom_filter_same_layout(merge->made, source->filter, &err));
         if (status == BLOOM_REFUSED)
             return reply_different(merge, i, &err);
     }
@@ -116,8 +114,7 @@ static int take_destination(struct bf_merge *merge, struct bloom_pool *pool, str
         status = bloom_window_or(made, destination, UINT64_MAX, NULL, &merge->places[merge->nsources], err);
     } else {
         status = bloom_filter_append_like(made, destination, nlayers, err);
-        if (status == 0)
-            status = bloom_filter_same_layout(made, destination, err);
+        STEP(status, bloom_filter_same_layout(made, destination, err));
     }
     if (status != 0)
         return status;

@@ -151,10 +151,8 @@ static int read_layers(bloomery_filter *filter, const struct source *source, int
     while (at < source->size) {
         struct header header;
         int status = read_header(source, at, (enum bloom_variant)filter->variant, &header, err);
-        if (status == BLOOMERY_OK)
-            status = append_layer(filter, &header, err);
-        if (status == BLOOMERY_OK)
-            status = read_bits(filter, source, at + header.bytes, &header, err);
+        STEP(status, append_layer(filter, &header, err));
+        STEP(status, read_bits(filter, source, at + header.bytes, &header, err));
         if (status != BLOOMERY_OK) {
             if (at > 0)
                 errbuf_prefix(err, "the layer at byte %llu", (unsigned long long)at);
@@ -194,8 +192,7 @@ int bloomery_read(const void *data, size_t bytes, const char *layout, int layers
     enum bloom_variant variant;
     int status = bloomery_parse_layout(layout, &variant, &err);
 
-    if (status == BLOOMERY_OK)
-        status = read_source(&source, variant, layers, filter_out, &err);
+    STEP(status, read_source(&source, variant, layers, filter_out, &err));
     return bloomery_end(status, &err, text, size);
 }
 
@@ -227,8 +224,7 @@ int bloomery_open(const char *path, const char *layout, bloomery_filter **filter
         return bloomery_end(status, &err, text, size);
     source.piece = malloc(PIECE);
     int rc = source.piece ? fs->open(fs->ctx, path, FS_READ, &source.fd) : -ENOMEM;
-    if (rc == 0)
-        rc = fs->size(fs->ctx, source.fd, &source.size);
+    STEP(rc, fs->size(fs->ctx, source.fd, &source.size));
     if (rc == 0) {
         status = read_source(&source, variant, -1, filter_out, &err);
     } else {

@@ -208,8 +208,7 @@ static int read_string(struct rdb_reader *reader, uint64_t *len, bytes_sink_fn *
     if (!string)
         return rdb_bad(reader, "%s: the value ends before it", what);
     int rc = rdb_string_fits(reader, got, len, what);
-    if (rc == RDB_OK)
-        rc = sink(ctx, (const unsigned char *)string, got);
+    STEP(rc, sink(ctx, (const unsigned char *)string, got));
     engine.Free(string);
     return rc;
 }

@@ -100,8 +100,7 @@ static int load_identity(struct tls_context *context, const struct names *names,
     const char *key_name = is_set(key) ? names->key : names->cert, *key_path = is_set(key) ? key : cert;
     BIO *cert_bytes = NULL, *key_bytes = NULL;
     int status = tls_read_file(names->cert, cert, &cert_bytes, err);
-    if (status == 0)
-        status = tls_read_file(key_name, key_path, &key_bytes, err);
+    STEP(status, tls_read_file(key_name, key_path, &key_bytes, err));
     if (status == 0)
         status = use_identity(context, &(struct identity){names->cert, cert, key_name, key_path, cert_bytes, key_bytes},
                               password_text, err);
@@ -245,14 +244,11 @@ static int set_up_server(struct tls_context *context, const struct tls_server_se
                            "certificates of clients need tls-ca-cert-file or tls-ca-cert-dir; 'tls-auth-clients no' "
                            "requests none");
     int status = allow_protocols(context, settings->protocols, err);
-    if (status == 0)
-        status = allow_ciphers(context, settings->ciphers, settings->ciphersuites, err);
-    if (status == 0)
-        status = load_identity(context, &server_names, settings->cert_file, settings->key_file, settings->key_file_pass,
-                               err);
-    if (status == 0)
-        status = load_authorities(context, &server_names, settings->ca_cert_file, settings->ca_cert_dir,
-                                  settings->auth_clients != TLS_AUTH_NO, err);
+    STEP(status, allow_ciphers(context, settings->ciphers, settings->ciphersuites, err));
+    STEP(status,
+         load_identity(context, &server_names, settings->cert_file, settings->key_file, settings->key_file_pass, err));
+    STEP(status, load_authorities(context, &server_names, settings->ca_cert_file, settings->ca_cert_dir,
+                                  settings->auth_clients != TLS_AUTH_NO, err));
     if (status)
         return status;
     SSL_CTX_set_verify(context->ssl, modes[settings->auth_clients], NULL);
@@ -288,13 +284,11 @@ static int set_up_client(struct tls_context *context, const struct tls_client_se
         return errbuf_fail(err, -EINVAL, "a key needs a certificate");
     SSL_CTX_set_session_cache_mode(context->ssl, SSL_SESS_CACHE_OFF);
     status = allow_protocols(context, settings->protocols ? settings->protocols : "", err);
-    if (status == 0)
-        status = allow_ciphers(context, settings->ciphers, settings->ciphersuites, err);
+    STEP(status, allow_ciphers(context, settings->ciphers, settings->ciphersuites, err));
     if (status == 0 && is_set(settings->cert_file))
         status = load_identity(context, &client_names, settings->cert_file, settings->key_file, settings->key_file_pass,
                                err);
-    if (status == 0)
-        status = load_authorities(context, &client_names, settings->ca_cert_file, settings->ca_cert_dir, false, err);
+    STEP(status, load_authorities(context, &client_names, settings->ca_cert_file, settings->ca_cert_dir, false, err));
     if (status == 0 && !is_set(settings->ca_cert_file) && !is_set(settings->ca_cert_dir))
         SSL_CTX_set_default_verify_paths(context->ssl);
     context->insecure = settings->insecure;

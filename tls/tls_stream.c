@@ -250,8 +250,7 @@ enum tls_status tls_stream_handshake(struct tls_stream *stream, const struct tls
         status = end_with(stream, err, "out of memory for a connection");
     else if (!stream->ssl)
         status = begin_server(stream, context, err);
-    if (status == TLS_OK)
-        status = step(stream, err);
+    STEP(status, step(stream, err));
     *consumed_out = len - stream->in_len;
     stream->received += stream->up ? 0 : *consumed_out;
     if (status == TLS_MORE && stream->received > TLS_HANDSHAKE_MAX)

@@ -94,8 +94,7 @@ static int run_subcommand(int argc, char **argv, int *failed_out)
     struct tool_args args;
     *failed_out = command->greps ? TOOL_USAGE : TOOL_FAILED;
     int status = tool_read_arguments(command, argc - 2, argv + 2, &args);
-    if (status == TOOL_OK)
-        status = command->run(&args);
+    STEP(status, command->run(&args));
     if (status == TOOL_USAGE) {
         tool_print_usage(command, stderr);
         fprintf(stderr, "See 'bloomery help %s'.\n", command->name);

@@ -415,8 +415,7 @@ int fs_write_file(const struct fsops *fs, const char *path, const void *bytes, s
     int fd;
     TRY(fs_open_new(fs, path, FS_WRITE, &fd));
     int rc = fs_write_all(fs, fd, bytes, len, 0);
-    if (rc == 0)
-        rc = fs->sync(fs->ctx, fd);
+    STEP(rc, fs->sync(fs->ctx, fd));
     int close_rc = fs->close(fs->ctx, fd);
     return rc != 0 ? rc : close_rc;
 }

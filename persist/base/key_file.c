@@ -107,8 +107,7 @@ int key_file_read(const struct fsops *fs, const char *path, struct key_file **ou
 
     if (file && text) {
         rc = read_text(fs, path, text, &len, err);
-        if (rc == 0)
-            rc = parse(text, len, file, err);
+        STEP(rc, parse(text, len, file, err));
     } else {
         errbuf_set(err, "out of memory");
     }
@@ -169,8 +168,7 @@ static int write_file(const struct fsops *fs, const char *dir, const char *path,
     TRY(path_format(&fresh, err, "%s.new", path));
     TRY(fs_open_new(fs, fresh.text, FS_WRITE | FS_PRIVATE, &fd));
     int rc = fs_write_all(fs, fd, text, len, 0);
-    if (rc == 0)
-        rc = fs->sync(fs->ctx, fd);
+    STEP(rc, fs->sync(fs->ctx, fd));
     int close_rc = fs->close(fs->ctx, fd);
     if (rc == 0)
         rc = close_rc;
@@ -192,8 +190,7 @@ int key_file_make(const struct fsops *fs, const char *dir, const char *path, str
     struct errbuf why = {""};
     int rc = key_line_make(line);
 
-    if (rc == 0)
-        rc = write_file(fs, dir, path, line, sizeof(line), &why);
+    STEP(rc, write_file(fs, dir, path, line, sizeof(line), &why));
     explicit_bzero(line, sizeof(line));
     if (rc != 0)
         errbuf_set(err, "cannot make the key file %s: %s", path, why.text[0] ? why.text : fs_error_text(rc));

@@ -106,8 +106,7 @@ static int publish(struct new_file *file)
         rc = name_it(file, file->part);
         file->named = rc == 0;
     }
-    if (rc == 0)
-        rc = fs->rename(fs->ctx, file->part, file->path);
+    STEP(rc, fs->rename(fs->ctx, file->part, file->path));
     return rc;
 }
 
@@ -116,8 +115,7 @@ int new_file_end(struct new_file *file, int rc, struct errbuf *err)
     const struct fsops *fs = fsops_posix();
     char directory[NEW_FILE_PATH];
 
-    if (rc == 0)
-        rc = publish(file);
+    STEP(rc, publish(file));
     file->placed = rc == 0;
     if (rc != 0 && file->named)
         fs->unlink(fs->ctx, file->part);

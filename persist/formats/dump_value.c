@@ -123,8 +123,7 @@ int dump_read_whole(const void *data, size_t len, struct bloom_filter *filter, s
     if (!chunk)
         return -ENOMEM;
     int rc = open_load(&reader, data, len, &load, &n, err);
-    if (rc == DUMP_OK)
-        rc = read_chunks(&reader, &load, filter, chunk, err);
+    STEP(rc, read_chunks(&reader, &load, filter, chunk, err));
     free(chunk);
     return rc;
 }

@@ -248,8 +248,7 @@ int bits_file_decode_header(const unsigned char *bytes, uint64_t size, struct bl
         errbuf_set(err, "expansion %llu in a filter of fixed size: must be 0", (unsigned long long)expansion);
         rc = BLOOM_REFUSED;
     }
-    if (rc == BLOOM_OK)
-        rc = check_bits_size(shape_out, size, err);
+    STEP(rc, check_bits_size(shape_out, size, err));
     if (rc == BLOOM_OK)
         *items_out = layer.count;
     return rc;
@@ -291,8 +290,7 @@ int filter_file_adopt(struct filter_file *file, const struct fsops *fs, int fd, 
 
     *file = (struct filter_file){.fs = fs, .fd = fd, .header = FILTERDB_HEADER_BYTES};
     int rc = fs->size(fs->ctx, fd, &size);
-    if (rc == 0)
-        rc = fs_read_all(fs, fd, header, size < sizeof(header) ? (size_t)size : sizeof(header), 0);
+    STEP(rc, fs_read_all(fs, fd, header, size < sizeof(header) ? (size_t)size : sizeof(header), 0));
     if (rc != 0)
         errbuf_set(err, "%s", reason_for(rc));
     else

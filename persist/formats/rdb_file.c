@@ -243,10 +243,9 @@ int rdb_file_walk(struct rdb_reader *reader, rdb_key_fn *on_key, void *ctx, stru
         unsigned char type;
 
         rc = rdb_byte(reader, &type, "the file, before its end");
-        if (rc == RDB_OK)
-            rc = type >= OPCODES_FIRST || type == OPCODE_RAM_LRU || type == OPCODE_SLOT_NUMBER
+        STEP(rc, type >= OPCODES_FIRST || type == OPCODE_RAM_LRU || type == OPCODE_SLOT_NUMBER
                      ? read_opcode(&walk, (enum opcode)type)
-                     : read_key(&walk, type);
+                     : read_key(&walk, type));
     }
     if (rc == RDB_BAD && walk.name_len > 0)
         errbuf_prefix(reader->err, "%s the key '%.*s' of database %llu", walk.in_key ? "in" : "after", walk.name_len,

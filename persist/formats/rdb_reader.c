@@ -297,8 +297,7 @@ static int pass_string(struct rdb_reader *reader, const struct string *string, b
     struct inflow inflow = {.sink = sink, .ctx = ctx};
     lzf_decoder_init(&inflow.decoder, string->len);
     int rc = pass_bytes(reader, string->stored, feed, &inflow, what);
-    if (rc == RDB_OK)
-        rc = lzf_decoder_end(&inflow.decoder, sink, ctx);
+    STEP(rc, lzf_decoder_end(&inflow.decoder, sink, ctx));
     if (rc == LZF_BAD)
         return rdb_bad(reader, "%s: the compressed string is damaged", what);
     return rc;

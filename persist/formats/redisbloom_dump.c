@@ -98,10 +98,8 @@ static int read_dump(const void *data, size_t len, struct redisbloom_filter *val
     unsigned encver;
     int rc = redisbloom_open_dump(&reader, data, len, &encver, err);
 
-    if (rc == RDB_OK)
-        rc = redisbloom_read(&reader, encver, value, bits, ctx);
-    if (rc == RDB_OK)
-        rc = rdb_close_dump(&reader);
+    STEP(rc, redisbloom_read(&reader, encver, value, bits, ctx));
+    STEP(rc, rdb_close_dump(&reader));
     return rc == RDB_OK ? DUMP_OK : DUMP_BAD;
 }
 
@@ -135,8 +133,7 @@ int redisbloom_load_begin(struct redisbloom_load *load, const void *data, size_t
     struct redisbloom_filter value;
     int rc = redisbloom_read_header(data, len, &value, err) == RDB_OK ? DUMP_OK : DUMP_BAD;
 
-    if (rc == DUMP_OK)
-        rc = make_plan(&value, &load->plan, err);
+    STEP(rc, make_plan(&value, &load->plan, err));
     if (rc != DUMP_OK)
         return rc;
     load->header = crc64(0, data, len);

@@ -113,8 +113,7 @@ int redisbloom_read(struct rdb_reader *reader, unsigned encver, struct redisbloo
         if (rc == RDB_BAD)
             errbuf_prefix(reader->err, "layer %u", i);
     }
-    if (rc == RDB_OK)
-        rc = rdb_module_end(reader);
+    STEP(rc, rdb_module_end(reader));
     return rc == RDB_OK ? check_size(value_out, size, reader->err) : rc;
 }
 

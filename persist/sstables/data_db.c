@@ -169,8 +169,7 @@ static int read_info(struct data_db *data, const char *path, bool with_most, str
     head->n = size < INFO_MAX ? (size_t)size : INFO_MAX;
     head->at = 0;
     rc = fs_read_all(data->fs, data->info_fd, head->bytes, head->n, 0);
-    if (rc == 0)
-        rc = parse_info(data, head, size, with_most, err);
+    STEP(rc, parse_info(data, head, size, with_most, err));
     free(head);
     return rc;
 }
@@ -205,8 +204,7 @@ static int load_chunk(struct data_db *data, uint64_t i, struct errbuf *err)
         return 0;
     data->chunk = data->nchunks;
     int rc = find_chunk(data, i, &from, &n, err);
-    if (rc == 0)
-        rc = fs_read_all(data->fs, data->fd, data->packed, n + CHECKSUM, from);
+    STEP(rc, fs_read_all(data->fs, data->fd, data->packed, n + CHECKSUM, from));
     if (rc != 0)
         return rc;
     if (crc32(0, data->packed, (uInt)n) != be32_get(data->packed + n))

@@ -259,8 +259,7 @@ int partitions_db_open(struct partitions_db *trie, const struct fsops *fs, const
     }
     rc = fs->size(fs->ctx, trie->fd, &trie->size);
     trie->pages = rc == 0 ? malloc((size_t)PARTITIONS_PAGES * PARTITIONS_PAGE) : NULL;
-    if (rc == 0)
-        rc = trie->pages ? read_footer(trie, err) : -ENOMEM;
+    STEP(rc, trie->pages ? read_footer(trie, err) : -ENOMEM);
     if (rc != 0)
         partitions_db_close(trie);
     return rc;

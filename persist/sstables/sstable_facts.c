@@ -27,8 +27,7 @@ static int read_validation(const struct fsops *fs, int fd, uint64_t at, struct s
     size_t len = rc == 0 ? be16_get(name) : 0;
     if (rc == 0 && len > PARTITIONER_MAX)
         return -EINVAL;
-    if (rc == 0)
-        rc = fs_read_all(fs, fd, name + 2, len + 8, at + 2);
+    STEP(rc, fs_read_all(fs, fd, name + 2, len + 8, at + 2));
     if (rc != 0)
         return rc;
     uint64_t bits = be64_get(name + 2 + len);
@@ -63,8 +62,7 @@ static int read_partitions(const struct fsops *fs, int fd, uint64_t at, uint64_t
     uint64_t n = rc == 0 ? be32_get(head) : 0, sum = 0, before = 0;
     if (rc == 0 && (n < 2 || n > BUCKETS_MAX))
         return -EINVAL;
-    if (rc == 0)
-        rc = fs_read_all(fs, fd, buckets, n * BUCKET, at + sizeof(head));
+    STEP(rc, fs_read_all(fs, fd, buckets, n * BUCKET, at + sizeof(head)));
     for (uint64_t i = 0; rc == 0 && i < n; i++) {
         uint64_t size = be64_get(buckets + i * BUCKET), count = be64_get(buckets + i * BUCKET + 8);
         if (size < before || (size == before && i != 1) || count > PARTITIONS_MAX)
@@ -168,8 +166,7 @@ int scylla_db_leaves_filter(const struct fsops *fs, const char *path, struct err
     int fd, rc = fs->open(fs->ctx, path, FS_READ, &fd);
     if (rc == 0) {
         rc = fs->size(fs->ctx, fd, &size);
-        if (rc == 0)
-            rc = read_entries(fs, fd, size, err);
+        STEP(rc, read_entries(fs, fd, size, err));
         fs->close(fs->ctx, fd);
     }
     if (rc == FS_ENDS)
@@ -211,8 +208,7 @@ static int pass_old_samples(struct summary *summary, uint32_t n)
     int rc = 0;
     for (uint32_t i = 0; rc == 0 && i < n; i++) {
         rc = take(summary, head, sizeof(head));
-        if (rc == 0)
-            rc = pass_over(summary, be32_get(head + 8));
+        STEP(rc, pass_over(summary, be32_get(head + 8)));
     }
     return rc;
 }
@@ -242,14 +238,10 @@ static int read_last(struct summary *summary, const struct sstable_name *name, u
 {
     size_t first;
     int rc = summary->fs->size(summary->fs->ctx, summary->fd, &summary->size);
-    if (rc == 0)
-        rc = pass_samples(summary, name);
-    if (rc == 0)
-        rc = take_length(summary, &first);
-    if (rc == 0)
-        rc = pass_over(summary, first);
-    if (rc == 0)
-        rc = take_length(summary, len_out);
+    STEP(rc, pass_samples(summary, name));
+    STEP(rc, take_length(summary, &first));
+    STEP(rc, pass_over(summary, first));
+    STEP(rc, take_length(summary, len_out));
     return rc != 0 ? rc : take(summary, key_out, *len_out);
 }
 

@@ -192,10 +192,9 @@ static int open_component(struct sstable_keys *keys, struct errbuf *err)
     char file[PATH_MAX];
     const char *component = sstable_keys_component(keys->name);
     int rc = path_of(keys, component, file);
-    if (rc == 0)
-        rc = sstable_has_trie(keys->name)
+    STEP(rc, sstable_has_trie(keys->name)
                  ? partitions_db_open(&keys->partitions, keys->fs, file, err)
-                 : index_db_open(&keys->index, keys->fs, file, keys->name->version.ptr[0] >= 'm');
+                 : index_db_open(&keys->index, keys->fs, file, keys->name->version.ptr[0] >= 'm'));
     if (rc < 0)
         errbuf_set(err, "%s: %s", component, fs_error_text(rc));
     return rc;
@@ -242,8 +241,7 @@ static int open_rows(struct sstable_keys *keys)
 {
     char file[PATH_MAX];
     int rc = path_of(keys, "Rows.db", file);
-    if (rc == 0)
-        rc = keys->fs->open(keys->fs->ctx, file, FS_READ, &keys->rows_fd);
+    STEP(rc, keys->fs->open(keys->fs->ctx, file, FS_READ, &keys->rows_fd));
     if (rc != 0) {
         keys->rows_fd = -1;
         return rc;
@@ -256,8 +254,7 @@ static int read_rows(struct sstable_keys *keys, uint64_t at, unsigned char *out,
     int rc = keys->rows_fd < 0 ? open_rows(keys) : 0;
     if (rc == 0 && (at > keys->rows_size || len > keys->rows_size - at))
         return errbuf_fail(err, SSTABLE_KEYS_DAMAGED, "Rows.db is damaged: it ends within a key");
-    if (rc == 0)
-        rc = fs_read_all(keys->fs, keys->rows_fd, out, len, at);
+    STEP(rc, fs_read_all(keys->fs, keys->rows_fd, out, len, at));
     if (rc != 0)
         errbuf_set(err, "Rows.db: %s", fs_error_text(rc));
     return rc;
@@ -294,8 +291,7 @@ static int compare_last(struct sstable_keys *keys, struct errbuf *err)
     char file[PATH_MAX];
     size_t len = 0;
     int rc = !last ? -ENOMEM : path_of(keys, "Summary.db", file);
-    if (rc == 0)
-        rc = summary_db_last(keys->fs, file, keys->name, last, &len);
+    STEP(rc, summary_db_last(keys->fs, file, keys->name, last, &len));
     bool same = rc == 0 && len == keys->last_len && memcmp(last, keys->key + 2, len) == 0;
     free(last);
     if (same || rc == -ENOENT || rc == -EINVAL) /* there may be none, and databases do without a damaged one */
@@ -314,8 +310,7 @@ static int compare_count(struct sstable_keys *keys, struct errbuf *err)
     uint64_t partitions = 0;
     char file[PATH_MAX];
     int rc = path_of(keys, "Statistics.db", file);
-    if (rc == 0)
-        rc = statistics_db_partitions(keys->fs, file, &partitions);
+    STEP(rc, statistics_db_partitions(keys->fs, file, &partitions));
     if (rc == -ENOENT || rc == -EINVAL || (rc == 0 && partitions <= keys->n))
         return SSTABLE_KEYS_END;
     if (rc != 0)

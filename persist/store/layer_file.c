@@ -295,8 +295,7 @@ static int write_large(struct layer_io *io, int fd, const struct bloom_layer_vie
     size_t at = 0;
     int rc = get_ring(io);
 
-    if (rc == 0)
-        rc = get_helper(io, size >= LAYER_HELP_MIN ? 1 : 0);
+    STEP(rc, get_helper(io, size >= LAYER_HELP_MIN ? 1 : 0));
     if (rc == 0 && layer->still && direct) /* its words are read once: a file that takes no direct writes says so now */
         rc = fs_write_all(io->fs, fd, io->small, FS_BLOCK, 0);
 
@@ -394,10 +393,8 @@ static int read_whole(struct layer_io *io, int fd, const struct bloom_layer_view
     int rc = is_small(size) ? 0 : get_ring(io);
     unsigned char *buf = is_small(size) ? io->small : io->ring;
 
-    if (rc == 0)
-        rc = fs_read_some(io->fs, fd, buf, size, round_up(size), 0);
-    if (rc == 0)
-        rc = check_header(buf, size, &layer->shape, err);
+    STEP(rc, fs_read_some(io->fs, fd, buf, size, round_up(size), 0));
+    STEP(rc, check_header(buf, size, &layer->shape, err));
     if (rc != LAYER_OK)
         return rc;
     XXH3_64bits_update(io->hash, buf, size);
@@ -480,8 +477,7 @@ static int read_file(struct layer_io *io, const char *path, const struct bloom_l
     int fd;
     TRY(fs->open(fs->ctx, path, FS_READ | (direct ? FS_DIRECT : 0u), &fd));
     int rc = fs->size(fs->ctx, fd, &size);
-    if (rc == 0)
-        rc = read_pieces(io, fd, layer, size, err);
+    STEP(rc, read_pieces(io, fd, layer, size, err));
     fs->close(fs->ctx, fd);
     return rc;
 }

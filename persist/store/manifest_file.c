@@ -136,8 +136,7 @@ static int visit_pass(const struct fsops *fs, int fd, struct visit *visit, struc
     struct manifest_parser parser;
     int rc = manifest_parser_init(&parser, &sink);
 
-    if (rc == 0)
-        rc = manifest_file_parse(fs, fd, &parser, err);
+    STEP(rc, manifest_file_parse(fs, fd, &parser, err));
     if (save_out)
         *save_out = parser.save;
     manifest_parser_deinit(&parser);
@@ -151,8 +150,7 @@ int manifest_file_visit(const struct fsops *fs, int fd, const struct manifest_si
     int rc = visit_pass(fs, fd, &visit, save_out, err);
 
     visit.collecting = false;
-    if (rc == 0)
-        rc = visit_pass(fs, fd, &visit, NULL, err);
+    STEP(rc, visit_pass(fs, fd, &visit, NULL, err));
     id_map_deinit(&visit.gone);
     return rc;
 }

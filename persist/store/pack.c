@@ -129,8 +129,7 @@ int pack_writer_close(struct pack_writer *writer)
     const struct fsops *fs = writer->fs;
     int rc = flush(writer);
 
-    if (rc == 0)
-        rc = fs->sync(fs->ctx, writer->fd);
+    STEP(rc, fs->sync(fs->ctx, writer->fd));
     int close_rc = fs->close(fs->ctx, writer->fd);
     writer->fd = -1;
     return rc != 0 ? rc : close_rc;

@@ -88,8 +88,7 @@ static int find_superseded(struct save *save, struct errbuf *err)
             continue;
         if (next && next->flags & INDEX_WRITTEN)
             rc = save_record(save, next, &by, err);
-        if (rc == 0)
-            rc = record_read(&save->committed, entry->offset, &filter, err);
+        STEP(rc, record_read(&save->committed, entry->offset, &filter, err));
         if (rc == 0 && (rc = store_list_files(&save->superseded, filter, by)) != 0)
             errbuf_set(err, "out of memory");
         if (rc != 0)
@@ -139,16 +138,13 @@ static int copy_carried(struct save *save, XXH3_state_t *hash, struct errbuf *er
         struct index_entry *next = index_get(&save->next, entry->id);
         if (entry->offset > at)
             rc = copy_to(&copying, at, false);
-        if (rc == 0)
-            rc = copy_to(&copying, entry->offset, is_carried(next));
+        STEP(rc, copy_to(&copying, entry->offset, is_carried(next)));
         if (is_carried(next))
             next->offset = record_writer_offset(&save->manifest) + (entry->offset - copying.from);
         at = entry->offset + entry->len;
     }
-    if (rc == 0)
-        rc = copy_to(&copying, at, false);
-    if (rc == 0)
-        rc = copy_to(&copying, store->committed.end_offset, false);
+    STEP(rc, copy_to(&copying, at, false));
+    STEP(rc, copy_to(&copying, store->committed.end_offset, false));
     if (rc != 0)
         return save_manifest_error(store, rc, err);
     if (XXH3_64bits_digest(hash) == store->committed.digest)
@@ -226,25 +222,21 @@ static int write_manifest(struct commit *commit, struct errbuf *err)
     struct record_writer *manifest = &save->manifest;
     int rc = write_carried(save, err);
 
-    if (rc == 0)
-        rc = order_index(save, &commit->made.index, err);
+    STEP(rc, order_index(save, &commit->made.index, err));
     if (rc != 0)
         return rc;
     save->summary->filters = commit->made.index.count;
     fill_header(commit);
     TRY(manifest_check_numbers(&commit->made.save, err));
     rc = manifest_format_save(&manifest->pending, &commit->made.save);
-    if (rc == 0)
-        rc = record_written(manifest);
+    STEP(rc, record_written(manifest));
     if (rc == 0) {
         commit->made.end_offset = record_writer_offset(manifest);
         commit->made.digest = record_writer_digest(manifest);
         rc = manifest_format_end(&manifest->pending, commit->made.index.count, commit->made.digest);
     }
-    if (rc == 0)
-        rc = record_writer_flush(manifest);
-    if (rc == 0)
-        rc = save->fs->sync(save->fs->ctx, manifest->fd);
+    STEP(rc, record_writer_flush(manifest));
+    STEP(rc, save->fs->sync(save->fs->ctx, manifest->fd));
     return rc == 0 ? 0 : save_manifest_error(save->store, rc, err);
 }
 
@@ -268,13 +260,11 @@ static int publish(struct store *store, struct errbuf *err)
     struct path draft, path;
     int rc = path_root(store, &draft, "MANIFEST.new", err);
 
-    if (rc == 0)
-        rc = path_root(store, &path, MANIFEST_NAME, err);
+    STEP(rc, path_root(store, &path, MANIFEST_NAME, err));
     if (rc != 0)
         return rc;
     rc = fs->rename(fs->ctx, draft.text, path.text);
-    if (rc == 0)
-        rc = fs->sync_dir(fs->ctx, store->dir);
+    STEP(rc, fs->sync_dir(fs->ctx, store->dir));
     store->in_doubt = rc != 0;
     if (rc == 0)
         return 0;
@@ -298,13 +288,11 @@ int save_resolve_in_doubt(struct store *store, struct errbuf *err)
         rc = fs_write_all(fs, fd, buf, n, offset);
         offset += n;
     }
-    if (rc == 0)
-        rc = fs->sync(fs->ctx, fd);
+    STEP(rc, fs->sync(fs->ctx, fd));
     if (fd >= 0)
         fs->close(fs->ctx, fd);
     rc = rc == 0 ? store_still_ours(store, err) : save_manifest_error(store, rc, err);
-    if (rc == 0)
-        rc = publish(store, err);
+    STEP(rc, publish(store, err));
     if (rc != 0) {
         errbuf_prefix(err, "the failed save cannot be undone");
         return STORE_IN_DOUBT;
@@ -343,16 +331,11 @@ int save_commit(struct save *save, struct errbuf *err)
 
     leave_out(save);
     rc = settle_others(save, err);
-    if (rc == 0)
-        rc = sync_files(save, err);
-    if (rc == 0)
-        rc = find_superseded(save, err);
-    if (rc == 0)
-        rc = write_manifest(&commit, err);
-    if (rc == 0)
-        rc = store_still_ours(save->store, err);
-    if (rc == 0)
-        rc = publish(save->store, err);
+    STEP(rc, sync_files(save, err));
+    STEP(rc, find_superseded(save, err));
+    STEP(rc, write_manifest(&commit, err));
+    STEP(rc, store_still_ours(save->store, err));
+    STEP(rc, publish(save->store, err));
     if (rc == 0)
         adopt(&commit);
     committed_deinit(save->store, &commit.made);

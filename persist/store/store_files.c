@@ -100,8 +100,7 @@ int store_put_layer(struct store *store, struct layer_io *io, struct manifest_fi
         rc = path_file(store, &path, &name, err);
         if (rc == 0 && (rc = file_list_add(made, &name)) != 0)
             errbuf_set(err, "out of memory");
-        if (rc == 0)
-            rc = layer_write(io, path.text, &view, sync, &layer->xxh3, err);
+        STEP(rc, layer_write(io, path.text, &view, sync, &layer->xxh3, err));
         if (rc == -EEXIST)
             made->count--;
     }
@@ -132,8 +131,7 @@ static int remove_file(struct store *store, const struct file_name *name, struct
     struct path path;
     int rc = path_file(store, &path, name, err);
 
-    if (rc == 0)
-        rc = store->fs->unlink(store->fs->ctx, path.text);
+    STEP(rc, store->fs->unlink(store->fs->ctx, path.text));
     if (rc == 0 || rc == -ENOENT || rc == -ENOTDIR)
         return 0;
     return errbuf_fail(err, rc, "%s: cannot be removed: %s; this will be tried again", path.text, fs_error_text(rc));
@@ -199,8 +197,7 @@ int sweep_find_mark(struct store *store, struct errbuf *err)
     struct path path;
     int rc = path_root(store, &path, FILTERS_DIR, err);
 
-    if (rc == 0)
-        rc = store->fs->list(store->fs->ctx, path.text, visit_mark, store);
+    STEP(rc, store->fs->list(store->fs->ctx, path.text, visit_mark, store));
     if (rc == -ENOENT) /* then every filter is quarantined; that report is more useful */
         return 0;
     if (rc != 0)

@@ -32,8 +32,7 @@ static bool is_whole(struct save *save, const struct file_name *name, uint64_t b
     struct path path;
     int rc = path_file(save->store, &path, name, NULL);
 
-    if (rc == 0)
-        rc = save->fs->stat(save->fs->ctx, path.text, &st);
+    STEP(rc, save->fs->stat(save->fs->ctx, path.text, &st));
     if (rc == 0 && st.kind == FS_FILE && st.size == bytes)
         return true;
     note_lost(save, name, rc == -ENOENT ? "is missing" : rc == 0 ? "has another length" : "cannot be looked at");
@@ -62,8 +61,7 @@ static int look_at_directory(struct save *save, struct errbuf *err)
     if (rc != 0 || save->fs->stat(save->fs->ctx, path.text, &st) != -ENOENT)
         return rc;
     rc = save->fs->mkdir(save->fs->ctx, path.text);
-    if (rc == 0)
-        rc = save->fs->sync_dir(save->fs->ctx, store->dir);
+    STEP(rc, save->fs->sync_dir(save->fs->ctx, store->dir));
     if (rc != 0)
         errbuf_set(err, "%s: cannot be created again: %s", path.text, fs_error_text(rc));
     return rc;

@@ -301,8 +301,7 @@ int store_load(struct store *store, struct bloom_pool *pool, unsigned nthreads, 
         store_report(store, STORE_WARNING, "%u more filters are quarantined",
                      atomic_load(&loading.quarantined) - REPORTED);
     rc = atomic_load(&loading.rc);
-    if (rc == 0)
-        rc = sweep_start(store, &summary, err);
+    STEP(rc, sweep_start(store, &summary, err));
 out:
     for (unsigned i = 0; threads && i < nthreads; i++) {
         add_counts(&summary, &threads[i].counts);

@@ -70,12 +70,10 @@ static int on_filter(void *ctx, const struct manifest_filter *filter, struct err
     };
 
     int rc = expect_new_id(opening, filter->id, err);
-    if (rc == 0)
-        rc = name_files(store, filter, err);
+    STEP(rc, name_files(store, filter, err));
     if (rc == 0 && filter->pack)
         rc = packs_entry(store, filter, &entry);
-    if (rc == 0)
-        rc = index_add(&store->committed.index, &entry);
+    STEP(rc, index_add(&store->committed.index, &entry));
     if (rc < 0)
         errbuf_set(err, "%s", fs_error_text(rc));
     return rc;
@@ -135,8 +133,7 @@ static int read_manifest(struct store *store, struct errbuf *err)
     int rc = record_reader_init(&opening.reader, store->fs, store->committed.fd);
     int parser_rc = manifest_parser_init(&parser, &sink);
 
-    if (rc == 0)
-        rc = parser_rc;
+    STEP(rc, parser_rc);
     if (rc == 0 && !opening.seen)
         rc = -ENOMEM;
     if (rc != 0)
@@ -144,8 +141,7 @@ static int read_manifest(struct store *store, struct errbuf *err)
     else
         rc = manifest_file_parse(store->fs, store->committed.fd, &parser, err);
     uint64_t max_id = settle_index(&store->committed.index);
-    if (rc == 0)
-        rc = check_numbers(max_id, &parser.save, err);
+    STEP(rc, check_numbers(max_id, &parser.save, err));
     if (rc == 0) {
         store->committed.save = parser.save;
         store->committed.end_offset = parser.end_offset;
@@ -169,14 +165,10 @@ static int write_first_manifest(struct store *store, const char *path, struct er
     int rc = manifest_format_magic(&text);
     if (rc == 0)
         rc = manifest_format_save(&text, &(struct manifest_save){.next_id = 1});
-    if (rc == 0)
-        rc = manifest_format_end(&text, 0, XXH3_64bits(text.ptr, text.len));
-    if (rc == 0)
-        rc = fs_write_file(fs, draft.text, text.ptr, text.len);
-    if (rc == 0)
-        rc = fs->rename(fs->ctx, draft.text, path);
-    if (rc == 0)
-        rc = fs->sync_dir(fs->ctx, store->dir);
+    STEP(rc, manifest_format_end(&text, 0, XXH3_64bits(text.ptr, text.len)));
+    STEP(rc, fs_write_file(fs, draft.text, text.ptr, text.len));
+    STEP(rc, fs->rename(fs->ctx, draft.text, path));
+    STEP(rc, fs->sync_dir(fs->ctx, store->dir));
     if (rc != 0)
         errbuf_set(err, "%s: cannot write: %s", draft.text, fs_error_text(rc));
     manifest_text_deinit(&text);
@@ -203,8 +195,7 @@ static int check_devices(struct store *store, struct errbuf *err)
     else if (rc != 0)
         goto failed;
     rc = path_root(store, &path, "LOCK", err);
-    if (rc == 0)
-        rc = fs->stat(fs->ctx, path.text, &root);
+    STEP(rc, fs->stat(fs->ctx, path.text, &root));
     if (rc != 0)
         goto failed;
     if (filters.kind != FS_DIRECTORY || filters.device == root.device)
@@ -238,8 +229,7 @@ static int expect_nothing_in(struct store *store, const char *name, const char *
     struct errbuf first;
     int rc = path_root(store, path_out, name, err);
 
-    if (rc == 0)
-        rc = store->fs->list(store->fs->ctx, path_out->text, visit_any, &first);
+    STEP(rc, store->fs->list(store->fs->ctx, path_out->text, visit_any, &first));
     if (rc == 1)
         return errbuf_fail(
             err, STORE_DAMAGED,
@@ -361,8 +351,7 @@ int store_verify(const char *dir, const struct store_options *options, struct er
         if (rc != 0)
             errbuf_prefix(err, "%s", path.text);
     }
-    if (rc == 0)
-        rc = sweep_find_mark(store, err);
+    STEP(rc, sweep_find_mark(store, err));
     store_close(store);
     return rc;
 }
@@ -374,14 +363,10 @@ int store_open(const char *dir, const struct store_options *options, struct stor
     if (!store)
         return -ENOMEM;
     int rc = take_lock(store, err);
-    if (rc == 0)
-        rc = open_manifest(store, err);
-    if (rc == 0)
-        rc = sweep_find_mark(store, err);
-    if (rc == 0)
-        rc = check_devices(store, err);
-    if (rc == 0)
-        rc = sync_manifest(store, err);
+    STEP(rc, open_manifest(store, err));
+    STEP(rc, sweep_find_mark(store, err));
+    STEP(rc, check_devices(store, err));
+    STEP(rc, sync_manifest(store, err));
     if (rc != 0) {
         store_close(store);
         return rc;
@@ -512,8 +497,7 @@ int store_still_ours(struct store *store, struct errbuf *err)
     struct path path;
     int rc = path_root(store, &path, "LOCK", err);
 
-    if (rc == 0)
-        rc = store->fs->is_at(store->fs->ctx, store->lock_fd, path.text);
+    STEP(rc, store->fs->is_at(store->fs->ctx, store->lock_fd, path.text));
     if (rc == -ESTALE)
         errbuf_set(err,
                    "%s: not the file that this process has locked: the data directory has been moved, removed or "

@@ -180,15 +180,12 @@ static int begin_pack(struct save *save, struct errbuf *err)
         const struct file_name name = pack_file(number = store_new_number(store));
         struct path path;
         rc = path_file(store, &path, &name, err);
-        if (rc == 0)
-            rc = file_list_add(&save->made, &name);
-        if (rc == 0)
-            rc = pack_writer_open(&save->pack, path.text);
+        STEP(rc, file_list_add(&save->made, &name));
+        STEP(rc, pack_writer_open(&save->pack, path.text));
         if (rc == -EEXIST)
             save->made.count--;
     }
-    if (rc == 0)
-        rc = packs_slot(store, number, &save->pack_slot);
+    STEP(rc, packs_slot(store, number, &save->pack_slot));
     if (rc != 0)
         return pack_error(store, rc, number, "cannot create", err);
     store->packs.table[save->pack_slot].fresh = true;

@@ -285,8 +285,7 @@ static int read_record(struct store *store, const struct manifest_filter *record
     if (!is_of(record, filter, err))
         return STORE_DAMAGED;
     int rc = bits_reader_init(&reader, store);
-    if (rc == 0)
-        rc = bits_read(&reader, record, filter, err);
+    STEP(rc, bits_read(&reader, record, filter, err));
     bits_reader_deinit(&reader);
     return rc == 0 || fs_error_passes(rc) ? rc : STORE_DAMAGED;
 }
@@ -308,8 +307,7 @@ int store_read_bits(struct store *store, uint64_t id, struct bloom_filter *filte
     int rc = find_record(store, id, &record, err);
 
     do {
-        if (rc == 0)
-            rc = read_record(store, record, filter, err);
+        STEP(rc, read_record(store, record, filter, err));
         moved = rc == STORE_DAMAGED && record && find_record(store, id, &now, err) == 0 && !same_files(record, now);
         if (moved) {
             free(record);

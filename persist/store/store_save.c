@@ -68,8 +68,7 @@ static int drop_record(struct save *save, uint64_t id, const struct manifest_fil
     }
     if (rc == 0 && entry->flags & INDEX_NEW) {
         rc = manifest_format_gone(&save->manifest.pending, id);
-        if (rc == 0)
-            rc = record_written(&save->manifest);
+        STEP(rc, record_written(&save->manifest));
         if (rc != 0)
             save_manifest_error(save->store, rc, err);
     }
@@ -100,8 +99,7 @@ int save_add_record(struct save *save, const struct manifest_filter *filter, uns
     entry.offset = record_writer_offset(manifest);
     if (filter->pack)
         rc = packs_entry(save->store, filter, &entry);
-    if (rc == 0)
-        rc = manifest_format_filter(&manifest->pending, filter);
+    STEP(rc, manifest_format_filter(&manifest->pending, filter));
     if (rc == 0) {
         entry.len = (uint32_t)(record_writer_offset(manifest) - entry.offset);
         rc = record_written(manifest);
@@ -366,22 +364,14 @@ static int save_init(struct save *save, struct errbuf *err)
     save->checkpoint = store_checkpoint(store);
     save->next.seed = store->committed.index.seed;
     rc = record_reader_init(&save->committed, save->fs, store->committed.fd);
-    if (rc == 0)
-        rc = record_reader_init(&save->fresh, save->fs, save->manifest.fd);
-    if (rc == 0)
-        rc = record_writer_init(&save->manifest, save->fs, save->manifest.fd);
-    if (rc == 0)
-        rc = manifest_format_magic(&save->manifest.pending);
-    if (rc == 0)
-        rc = record_written(&save->manifest);
-    if (rc == 0)
-        rc = layer_io_init(&save->io, save->fs, memory - OTHER_BUFFERS);
-    if (rc == 0)
-        rc = packs_choose(store);
-    if (rc == 0)
-        rc = reading_map(store);
-    if (rc == 0)
-        rc = index_map(&save->next);
+    STEP(rc, record_reader_init(&save->fresh, save->fs, save->manifest.fd));
+    STEP(rc, record_writer_init(&save->manifest, save->fs, save->manifest.fd));
+    STEP(rc, manifest_format_magic(&save->manifest.pending));
+    STEP(rc, record_written(&save->manifest));
+    STEP(rc, layer_io_init(&save->io, save->fs, memory - OTHER_BUFFERS));
+    STEP(rc, packs_choose(store));
+    STEP(rc, reading_map(store));
+    STEP(rc, index_map(&save->next));
     if (rc != 0)
         errbuf_set(err, "out of memory");
     save->io.wrote = save->pack.wrote = save->source->wrote;
@@ -446,14 +436,10 @@ int store_save(struct store *store, const struct store_source *source, struct st
     if (rc == 0) {
         fates_begin(store);
         rc = save_init(&save, err);
-        if (rc == 0)
-            rc = kept_look(&save, err);
-        if (rc == 0)
-            rc = save_walk(&save, err);
-        if (rc == 0)
-            rc = take_checkpoint(&save, err);
-        if (rc == 0)
-            rc = save_commit(&save, err);
+        STEP(rc, kept_look(&save, err));
+        STEP(rc, save_walk(&save, err));
+        STEP(rc, take_checkpoint(&save, err));
+        STEP(rc, save_commit(&save, err));
         if (rc == 0)
             kept_report(&save);
         else

@@ -287,8 +287,7 @@ static int write_files(struct store *store, const struct store_item *item, struc
     };
     rc = record->nlayers > STORE_MAX_SINGLE_SYNCS ? write_layers_at_once(store, &io, item, record, made, err)
                                                   : write_layers(store, &io, item, record, true, made, err);
-    if (rc == 0)
-        rc = store_sync_filters(store, err);
+    STEP(rc, store_sync_filters(store, err));
     layer_io_deinit(&io);
     return rc;
 }
@@ -302,8 +301,7 @@ static int write_filter(struct store *store, const struct store_item *item, stru
 
     if (record)
         rc = write_files(store, item, record, &made, err);
-    if (rc == 0)
-        rc = manifest_format_filter(text, record);
+    STEP(rc, manifest_format_filter(text, record));
     if (rc == -ENOMEM)
         errbuf_set(err, "out of memory");
     if (rc != 0)

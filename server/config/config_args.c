@@ -86,8 +86,7 @@ int config_load_args(struct config *cfg, int argc, char *const *argv, struct con
         first = 2;
         status = config_load_file(cfg, start.file, err);
     }
-    if (status == CONFIG_OK)
-        status = read_options(cfg, argc, argv, first, &start, err);
+    STEP(status, read_options(cfg, argc, argv, first, &start, err));
     if (status == CONFIG_OK && start.action != CONFIG_SHOW_HELP && start.action != CONFIG_SHOW_VERSION)
         status = config_check(cfg, CONFIG_ARGUMENT, err);
     if (status == CONFIG_OK)

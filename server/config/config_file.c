@@ -302,8 +302,7 @@ static int write_file(const char *path, const struct buf *text, const struct sta
         (void)owner_kept;
         status = fchmod(fd, old->st_mode & 07777) != 0 ? -errno : 0;
     }
-    if (status == 0)
-        status = fs_write_all(fsops_posix(), fd, buf_head(text), buf_len(text), 0);
+    STEP(status, fs_write_all(fsops_posix(), fd, buf_head(text), buf_len(text), 0));
     if (status == 0 && fsync(fd) != 0)
         status = -errno;
     if (fd >= 0 && close(fd) != 0 && status == 0)
@@ -320,10 +319,8 @@ int config_file_replace(const char *path, const struct buf *text, const struct s
     struct path fresh, directory;
     const char *slash = strrchr(path, '/');
     int status = path_format(&fresh, err, "%s.tmp", path);
-    if (status == 0)
-        status = path_format(&directory, err, "%.*s", slash ? (int)(slash - path) + 1 : 1, slash ? path : ".");
-    if (status == 0)
-        status = write_file(fresh.text, text, old, err);
+    STEP(status, path_format(&directory, err, "%.*s", slash ? (int)(slash - path) + 1 : 1, slash ? path : "."));
+    STEP(status, write_file(fresh.text, text, old, err));
     if (status != 0)
         return status;
     status = rename(fresh.text, path) != 0 ? -errno : fsops_posix()->sync_dir(NULL, directory.text);

@@ -199,8 +199,7 @@ int config_rewrite(const struct config *cfg, const char *path, struct errbuf *er
     int status = config_file_read(real, &text, &old, err);
     if (status == 0)
         status = config_rewrite_text(cfg, real, (struct slice){buf_head(&text), buf_len(&text)}, &rewritten, err);
-    if (status == CONFIG_OK)
-        status = config_file_replace(real, &rewritten, &old, err);
+    STEP(status, config_file_replace(real, &rewritten, &old, err));
     buf_deinit(&text);
     buf_deinit(&rewritten);
     return status;

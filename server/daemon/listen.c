@@ -101,8 +101,7 @@ static int add_listener(struct main_loop *ml, int fd, const char *name, bool wit
     int status = listener ? 0 : -ENOMEM;
     if (status == 0 && listen(fd, (int)server_config(ml->server)->network.tcp_backlog) != 0)
         status = -errno;
-    if (status == 0)
-        status = uv_poll_init(&ml->loop, &listener->poll, fd);
+    STEP(status, uv_poll_init(&ml->loop, &listener->poll, fd));
     if (status) {
         errbuf_set(err, "cannot listen on %s: %s", name, strerror(-status));
         close(fd);
@@ -209,8 +208,7 @@ static int bind_and_listen(struct main_loop *ml, const char *address, const char
 {
     struct tcp_socket tcp;
     int status = tcp_bind(address, port, sharing, &tcp, err);
-    if (status == 0)
-        status = add_listener(ml, tcp.fd, tcp.name, with_tls, err);
+    STEP(status, add_listener(ml, tcp.fd, tcp.name, with_tls, err));
     if (status == 0 && sharing == TCP_SHARED)
         tcp_share(tcp.fd, false);
     return status;

@@ -101,8 +101,7 @@ static int pool_start(struct errbuf *err)
     uv_thread_t *threads = calloc(n, sizeof(*threads));
     struct first_work *works = calloc(n, sizeof(*works));
     int status = threads && works ? rehearse(n, threads) : -ENOMEM;
-    if (status == 0)
-        status = run_first(n, works);
+    STEP(status, run_first(n, works));
     free(threads);
     free(works);
     if (status)

@@ -227,8 +227,7 @@ static int replay_log(struct load *load)
         log_notice(&server->log, "replaying the log: %s, %s", log_count(read->segments, "segment").text,
                    log_bytes(read->bytes).text);
     int status = replay_filters(load->replay, &load->err);
-    if (status == 0)
-        status = replay_adds(load->replay, load->log, load->nthreads, sum, &load->err);
+    STEP(status, replay_adds(load->replay, load->log, load->nthreads, sum, &load->err));
     if (sum->highest_id >= registry_next_id(server->registry))
         registry_set_next_id(server->registry, sum->highest_id + 1);
     if (status == 0 && read->frames)
@@ -338,16 +337,11 @@ static int load_all(struct load *load)
         return errbuf_fail(&load->err, status, "%s", strerror(-status));
     registry_leave_order(server->registry);
     status = read_log(load);
-    if (status == 0)
-        status = load_files(load);
-    if (status == 0)
-        status = replay_log(load);
-    if (status == 0)
-        status = registry_put_in_order(server->registry);
-    if (status == 0)
-        status = take_databases(load);
-    if (status == 0)
-        status = check_databases(load);
+    STEP(status, load_files(load));
+    STEP(status, replay_log(load));
+    STEP(status, registry_put_in_order(server->registry));
+    STEP(status, take_databases(load));
+    STEP(status, check_databases(load));
     return status == 0 ? start_log(load) : status;
 }
 

@@ -178,14 +178,12 @@ static int create(struct replay *replay, const struct log_filter *h, struct errb
             return 0;
         }
     }
-    if (status == 0)
-        status = fill(replay, h, entry, err);
+    STEP(status, fill(replay, h, entry, err));
     if (status == 0 && h->expires_ms)
         status = registry_expire(replay->server->registry, name, h->expires_ms, 0);
     if (status == 0)
         window_clock_pass(entry_filter(entry));
-    if (status == 0)
-        status = replay_loaded(replay, h->id, entry, 0);
+    STEP(status, replay_loaded(replay, h->id, entry, 0));
     if (status == -ENOMEM)
         errbuf_set(err, "out of memory");
     if (status == 0)

@@ -441,8 +441,7 @@ int saver_run_final(struct saver *saver, int64_t most_ms, struct errbuf *err)
     lock_take(&saver->lock);
     while (status == 0 && !idle(saver))
         status = wait_until(saver, &saver->finished, until_ms) ? 0 : SAVER_BUSY;
-    if (status == 0)
-        status = ask_and_wait(saver, until_ms, err);
+    STEP(status, ask_and_wait(saver, until_ms, err));
     lock_give(&saver->lock);
     if (status != SAVER_BUSY)
         atomic_store(&saver->hurry, false); /* when it failed the process may continue */

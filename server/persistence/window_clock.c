@@ -131,10 +131,8 @@ int window_clock_save(const struct fsops *fs, const char *dir, struct errbuf *er
     TRY(path_format(&path, err, "%s/" WINDOW_CLOCK_NAME, dir));
     TRY(path_format(&fresh, err, "%s/" WINDOW_CLOCK_NAME ".new", dir));
     int rc = fs_write_file(fs, fresh.text, text, (size_t)window_clock_format(&note, text));
-    if (rc == 0)
-        rc = fs->rename(fs->ctx, fresh.text, path.text);
-    if (rc == 0)
-        rc = fs->sync_dir(fs->ctx, dir);
+    STEP(rc, fs->rename(fs->ctx, fresh.text, path.text));
+    STEP(rc, fs->sync_dir(fs->ctx, dir));
     if (rc != 0)
         return errbuf_fail(err, rc, "cannot write the clock file, %s/" WINDOW_CLOCK_NAME ": %s", dir, strerror(-rc));
     noted = note;

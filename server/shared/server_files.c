@@ -147,16 +147,14 @@ int server_keys_load(struct server *server, const struct config *config, bool ma
     if (config->filters.key_file[0])
         return read_file(server, config->filters.key_file, out, err);
     int rc = path_format(&own, err, "%s/" KEY_FILE_NAME, dir);
-    if (rc == 0)
-        rc = read_file(server, own.text, out, err);
+    STEP(rc, read_file(server, own.text, out, err));
     if (rc != -ENOENT)
         return rc;
     /* While keys are in memory, a file without them would make their filters unreadable. */
     if ((!make && !config->filters.keyed) || bloom_keyring_first(server->pool))
         return 0;
     rc = key_file_make(fsops_posix(), dir, own.text, err);
-    if (rc == 0)
-        rc = read_file(server, own.text, out, err);
+    STEP(rc, read_file(server, own.text, out, err));
     if (rc == 0)
         log_notice(&server->log, "created the key file %s: without it KEYED filters cannot be queried", own.text);
     return rc;

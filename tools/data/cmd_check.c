@@ -463,8 +463,7 @@ static int check_tree(struct check *check)
 
     snprintf(path, sizeof(path), "%s/filters", check->datadir);
     int rc = check->fs->stat(check->fs->ctx, check->datadir, &root);
-    if (rc == 0)
-        rc = check->fs->stat(check->fs->ctx, path, &filters);
+    STEP(rc, check->fs->stat(check->fs->ctx, path, &filters));
     if (rc == -ENOENT || (rc == 0 && filters.kind == FS_DIRECTORY && filters.device == root.device))
         return TOOL_OK;
     complain(check, "damaged: %s: %s", path,

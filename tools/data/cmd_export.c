@@ -376,8 +376,7 @@ static int read_pack(const char *path, unsigned char **bytes_out, size_t *len_ou
     rc = fs->size(fs->ctx, fd, &size);
     if (rc == 0 && !(bytes = malloc((size_t)size + 1)))
         rc = -ENOMEM;
-    if (rc == 0)
-        rc = fs_read_all(fs, fd, bytes, (size_t)size, 0);
+    STEP(rc, fs_read_all(fs, fd, bytes, (size_t)size, 0));
     fs->close(fs->ctx, fd);
     if (rc != 0) {
         free(bytes);

@@ -171,12 +171,9 @@ static int run_import(const struct tool_args *args)
     struct import import = {.datadir = args->positional[0], .name = args->positional[1]};
 
     int rc = tool_read_database(args, &import.db);
-    if (rc == TOOL_OK)
-        rc = loaded_filter_open(&import.loaded, args, args->positional[2], &import.params, &import.shape);
-    if (rc == TOOL_OK)
-        rc = open_store(&import);
-    if (rc == TOOL_OK)
-        rc = save(&import, args);
+    STEP(rc, loaded_filter_open(&import.loaded, args, args->positional[2], &import.params, &import.shape));
+    STEP(rc, open_store(&import));
+    STEP(rc, save(&import, args));
     store_close(import.store);
     bloom_alone_deinit(&import.loaded);
     return rc;

@@ -406,8 +406,7 @@ int import_rdb(const struct tool_args *args)
                              twins < 0 ? "out of memory" : err.text);
         else if (args->npositional == 1)
             rc = fill(&import, args->positional[0]);
-        if (rc == TOOL_OK)
-            rc = conclude(&import, args);
+        STEP(rc, conclude(&import, args));
     }
     store_close(import.store);
     rdb_scan_close(&import.scan);

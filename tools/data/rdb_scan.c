@@ -248,8 +248,7 @@ int rdb_scan_open(struct rdb_scan *scan, const char *path, struct errbuf *err)
 
     *scan = (struct rdb_scan){.path = path, .fd = -1};
     int rc = fs->open(fs->ctx, path, FS_READ, &scan->fd);
-    if (rc == 0)
-        rc = fs->size(fs->ctx, scan->fd, &scan->size);
+    STEP(rc, fs->size(fs->ctx, scan->fd, &scan->size));
     if (rc == -EINVAL || rc == -ESPIPE)
         return errbuf_fail(err, -1, "is no regular file: write it to a file first, as it is read several times");
     if (rc != 0)

@@ -150,10 +150,8 @@ static int build_from_pipe(struct build *build)
     if (rc == TOOL_OK && (fflush(kept) != 0 || fseek(kept, 0, SEEK_SET) != 0))
         rc = tool_failed(COMMAND, "the temporary file of hashes: %s", strerror(errno));
     build->capacity = build->items;
-    if (rc == TOOL_OK)
-        rc = decide_shape(build);
-    if (rc == TOOL_OK)
-        rc = add_hashes(build, kept);
+    STEP(rc, decide_shape(build));
+    STEP(rc, add_hashes(build, kept));
     fclose(kept);
     return rc;
 }
@@ -168,12 +166,10 @@ static int build_filter(struct build *build)
         return build_from_pipe(build);
     if (build->capacity == 0) {
         rc = for_all(build, "counting", count_items, NULL);
-        if (rc == TOOL_OK)
-            rc = item_input_rewind(&build->input);
+        STEP(rc, item_input_rewind(&build->input));
         build->capacity = build->items;
     }
-    if (rc == TOOL_OK)
-        rc = decide_shape(build);
+    STEP(rc, decide_shape(build));
     return rc == TOOL_OK ? for_all(build, "adding", add_items, NULL) : rc;
 }
 
@@ -243,8 +239,7 @@ static int run_build(const struct tool_args *args)
 
     if (rc == TOOL_OK && new_file_check(build.path, build.replace, &err) != 0) /* before the input is read */
         rc = tool_failed(COMMAND, "%s: %s", build.path, err.text);
-    if (rc == TOOL_OK)
-        rc = item_input_open(&build.input, args->npositional > 1 ? args->positional[1] : NULL, args, false);
+    STEP(rc, item_input_open(&build.input, args->npositional > 1 ? args->positional[1] : NULL, args, false));
     if (rc != TOOL_OK)
         return rc;
     uint64_t key = build.input.secret.id;
@@ -259,8 +254,7 @@ static int run_build(const struct tool_args *args)
         filter_write(build.path, &build.shape, build.items < build.capacity ? build.items : build.capacity,
                      build.replace, filter_next_words, build.loaded.filter, &err) != 0)
         rc = tool_failed(COMMAND, "%s: %s", build.path, err.text);
-    if (rc == TOOL_OK)
-        rc = report(&build, args);
+    STEP(rc, report(&build, args));
     bloom_alone_deinit(&build.loaded);
     return rc;
 }

@@ -135,12 +135,9 @@ static int run_merge(const struct tool_args *args)
     for (unsigned i = 0; i < merge.nfiles; i++)
         merge.files[i].fd = -1;
     int rc = open_files(&merge, variant);
-    if (rc == TOOL_OK)
-        rc = check_keys(&merge, args->positional[0]);
-    if (rc == TOOL_OK)
-        rc = write_union(&merge, args->positional[0], tool_option(args, "--force") != NULL);
-    if (rc == TOOL_OK)
-        rc = report(&merge, args);
+    STEP(rc, check_keys(&merge, args->positional[0]));
+    STEP(rc, write_union(&merge, args->positional[0], tool_option(args, "--force") != NULL));
+    STEP(rc, report(&merge, args));
     for (unsigned i = 0; i < merge.nfiles; i++)
         filter_file_close(&merge.files[i]);
     free(merge.files);

@@ -148,8 +148,7 @@ int filter_write_words(int fd, const struct bloom_shape *shape, uint64_t items, 
     unsigned char *bytes = malloc(8 * PIECE_WORDS);
     int rc = words && bytes ? 0 : -ENOMEM;
 
-    if (rc == 0)
-        rc = fs_write_all(fs, fd, header, len, 0);
+    STEP(rc, fs_write_all(fs, fd, header, len, 0));
     for (uint64_t at = 0; at < shape->nwords && rc == 0; at += PIECE_WORDS) {
         size_t n = shape->nwords - at < PIECE_WORDS ? (size_t)(shape->nwords - at) : PIECE_WORDS;
         rc = next(ctx, at, n, words);

@@ -92,8 +92,7 @@ int item_input_open(struct item_input *input, const char *path, const struct too
 {
     init(input, path, args);
     int rc = read_options(input, args, has_field);
-    if (rc == TOOL_OK)
-        rc = key_option_read(args, 0, NULL, &input->secret);
+    STEP(rc, key_option_read(args, 0, NULL, &input->secret));
     return rc == TOOL_OK ? open_bytes(input, is_standard(path)) : rc;
 }
 

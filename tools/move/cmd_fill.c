@@ -403,8 +403,7 @@ static int fill_filter(struct fill *fill, const struct tool_args *args)
         rc = take_over(fill);
     if (rc == TOOL_OK && fill->swaps)
         watch_signals(fill);
-    if (rc == TOOL_OK)
-        rc = fill->makes ? make_filter(fill) : demand_filter(fill);
+    STEP(rc, fill->makes ? make_filter(fill) : demand_filter(fill));
     if (rc != TOOL_OK)
         return rc;
     peer_set_cancelled(&fill->server.peer, &interrupted);
@@ -468,17 +467,13 @@ static int run_fill(const struct tool_args *args)
     static struct fill fill;
     int rc = read_options(&fill, args);
 
-    if (rc == TOOL_OK)
-        rc = read_names(&fill, args);
-    if (rc == TOOL_OK)
-        rc = read_form(&fill, args);
+    STEP(rc, read_names(&fill, args));
+    STEP(rc, read_form(&fill, args));
     bool opened = rc == TOOL_OK;
     if (rc == TOOL_OK && fill.makes && fill.capacity == 0)
         rc = count_items(&fill);
-    if (rc == TOOL_OK)
-        rc = server_call_connect(&fill.server);
-    if (rc == TOOL_OK)
-        rc = fill_filter(&fill, args);
+    STEP(rc, server_call_connect(&fill.server));
+    STEP(rc, fill_filter(&fill, args));
     server_call_close(&fill.server);
     if (opened)
         item_input_close(&fill.input);

@@ -181,8 +181,7 @@ static int ask_server(struct needs *needs, const struct tool_args *args, char *t
     struct scan scan = {.needs = needs, .server = &server, .cursor = "0"};
     int rc = server_call_read(&server, args, text);
 
-    if (rc == TOOL_OK)
-        rc = server_call_connect(&server);
+    STEP(rc, server_call_connect(&server));
     do {
         rc = rc == TOOL_OK ? scan_page(&scan) : rc;
     } while (rc == TOOL_OK && strcmp(scan.cursor, "0") != 0);

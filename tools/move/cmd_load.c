@@ -118,16 +118,12 @@ static int run_load(const struct tool_args *args)
     load.replace = tool_option(args, "--replace") != NULL;
     (void)!getrandom(load.nonce, sizeof(load.nonce), 0);
     snprintf(load.temp, sizeof(load.temp), TEMP_PREFIX "%016" PRIx64 "%016" PRIx64, load.nonce[0], load.nonce[1]);
-    if (rc == TOOL_OK)
-        rc = loaded_filter_open(&load.loaded, args, args->positional[2], &params, &shape);
+    STEP(rc, loaded_filter_open(&load.loaded, args, args->positional[2], &params, &shape));
     if (rc == TOOL_OK && tool_option(args, "--key-file"))
         rc = key_option_read(args, params.key, args->positional[2], &load.key);
-    if (rc == TOOL_OK)
-        rc = server_call_connect(&load.server);
-    if (rc == TOOL_OK)
-        rc = send_filter(&load);
-    if (rc == TOOL_OK)
-        rc = report(&load, args);
+    STEP(rc, server_call_connect(&load.server));
+    STEP(rc, send_filter(&load));
+    STEP(rc, report(&load, args));
     bloom_alone_deinit(&load.loaded);
     server_call_close(&load.server);
     return rc;

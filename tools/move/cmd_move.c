@@ -205,18 +205,15 @@ static int run_move(const struct tool_args *args)
                                 .verify = pauses || tool_option(args, "--verify"),
                                 .progress = tool_option(args, "--progress") != NULL};
     int status = check_options(args);
-    if (status == TOOL_OK)
-        status = get_server(args, "--from", "--from-password-file", "BLOOMERY_FROM_PASSWORD", &from);
-    if (status == TOOL_OK)
-        status = get_server(args, "--to", "--to-password-file", "BLOOMERY_TO_PASSWORD", &to);
+    STEP(status, get_server(args, "--from", "--from-password-file", "BLOOMERY_FROM_PASSWORD", &from));
+    STEP(status, get_server(args, "--to", "--to-password-file", "BLOOMERY_TO_PASSWORD", &to));
     if (status == TOOL_OK && all_databases && (from.has_database || to.has_database))
         status = tool_misused(COMMAND, "--all-databases needs addresses without a database");
     if (status == TOOL_OK && (tool_number(args, "--jobs", 1, MOVE_MAX_JOBS, &jobs) ||
                               get_seconds(args, "--timeout", 1, 30, &move.timeout_ms) ||
                               get_seconds(args, "--retry", 0, 60, &move.retry_ms)))
         status = TOOL_USAGE;
-    if (status == TOOL_OK)
-        status = tls_options_read(args, from.with_tls || to.with_tls, &tls);
+    STEP(status, tls_options_read(args, from.with_tls || to.with_tls, &tls));
     if (status != TOOL_OK)
         return status;
     from.address.tls = from.with_tls ? tls : NULL;

@@ -203,8 +203,7 @@ int move_all_databases(const struct move_options *options, struct move_summary *
         return errbuf_fail(err, -ENOMEM, "out of memory");
     int status = find_databases(options, found, err);
     qsort(found->numbers, found->n, sizeof(found->numbers[0]), compare);
-    if (status == 0)
-        status = ask_target(options, found->n ? found->numbers[found->n - 1] : 0, err);
+    STEP(status, ask_target(options, found->n ? found->numbers[found->n - 1] : 0, err));
     for (size_t i = 0; i < found->n && status == 0; i++)
         status = move_database(options, found->numbers[i], summary_out, err);
     free(found);

@@ -374,8 +374,7 @@ static int publish(struct large *large, bool *stopped, enum attempt *attempt_out
     if (!together)
         put_name(large, ttl);
     status = move_reply(link, &link->to, &reply); /* of the time to live */
-    if (status == 0)
-        status = move_reply(link, &link->to, &reply);
+    STEP(status, move_reply(link, &link->to, &reply));
     return status == 0 ? take_renamed(large, &reply, stopped) : status;
 }
 
@@ -390,8 +389,7 @@ static int attempt(struct large *large, enum attempt *attempt_out)
     buf_truncate(&large->held, 0);
     move_forget_bytes(large->link->move, filter); /* of an attempt before */
     int status = make_temp(large);
-    if (status == 0)
-        status = copy_chunks(large, &stopped, attempt_out);
+    STEP(status, copy_chunks(large, &stopped, attempt_out));
     if (status == 0 && !stopped)
         status = publish(large, &stopped, attempt_out);
     if (status != 0 || stopped)

@@ -215,8 +215,7 @@ static int meet(const struct move_options *options, struct errbuf *err)
     struct move_link link;
     move_link_init(&link, &move, true);
     int status = move_link_try(&link, err);
-    if (status == 0)
-        status = check_two(options, &link, err);
+    STEP(status, check_two(options, &link, err));
     move_link_close(&link);
     return status;
 }

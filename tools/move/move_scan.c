@@ -223,10 +223,8 @@ static int read_infos(struct scan *scan)
     while (scan->requested < scan->npage && status == 0) {
         if (!is_typed(scan))
             status = look_for_cuckoo(scan, scan->page[scan->requested]);
-        if (status == 0)
-            status = move_reply(&scan->link, &scan->link.from, &reply);
-        if (status == 0)
-            status = take_info(scan, &reply);
+        STEP(status, move_reply(&scan->link, &scan->link.from, &reply));
+        STEP(status, take_info(scan, &reply));
     }
     return status;
 }
@@ -235,8 +233,7 @@ static int read_infos(struct scan *scan)
 static int scan_page(struct scan *scan)
 {
     int status = scan->npage == 0 ? read_names(scan) : 0;
-    if (status == 0)
-        status = read_infos(scan);
+    STEP(status, read_infos(scan));
     if (status != 0)
         return status;
     drop_page(scan);
@@ -254,8 +251,7 @@ static int scan_all(struct scan *scan)
 {
     while (!scan->done) {
         int status = move_link_open(&scan->link);
-        if (status == 0)
-            status = meet_server(scan);
+        STEP(status, meet_server(scan));
         while (status == 0 && !scan->done)
             status = scan_page(scan);
         if (status == -ECANCELED)

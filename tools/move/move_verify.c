@@ -92,8 +92,7 @@ static int read_answers(struct move_link *link, struct peer *peer, const struct 
     }
     if (!filter->cuckoo)
         status = read_bits_set(link, peer, answers);
-    if (status == 0)
-        status = move_reply(link, peer, &reply);
+    STEP(status, move_reply(link, peer, &reply));
     if (status != 0)
         return status;
     if (move_is_error(&reply)) {
@@ -225,8 +224,7 @@ int move_verify(struct move_link *link, struct move_filter **filters, size_t n)
         if (filters[i]->state != FILTER_COPIED)
             continue;
         status = read_answers(link, &link->from, filters[i], &from);
-        if (status == 0)
-            status = read_answers(link, &link->to, filters[i], &to);
+        STEP(status, read_answers(link, &link->to, filters[i], &to));
         if (status == 0)
             compare(link->move, filters[i], &from, &to);
     }

@@ -92,8 +92,7 @@ int move_look(struct move_link *link, struct move_filter **filters, size_t n)
         if (filters[i]->state != FILTER_NEW)
             continue;
         status = move_reply(link, &link->to, &reply);
-        if (status == 0)
-            status = take_look(link, &reply, filters[i]);
+        STEP(status, take_look(link, &reply, filters[i]));
         if (status == 0)
             refuse_too_large(link, filters[i]);
     }
@@ -246,8 +245,7 @@ static int move_batch(struct move_link *link, struct move_filter **filters, size
     for (size_t i = 0; i < n && status == 0; i++)
         if (filters[i]->state == FILTER_WANTED)
             status = move_large(link, filters[i]);
-    if (status == 0)
-        status = move_verify(link, filters, n);
+    STEP(status, move_verify(link, filters, n));
     return status;
 }
 
@@ -260,8 +258,7 @@ static int move_all(struct move_link *link, struct move_filter **filters, size_t
         size_t before = n;
         part = part < n ? part : n;
         status = move_link_open(link);
-        if (status == 0)
-            status = move_batch(link, filters, part);
+        STEP(status, move_batch(link, filters, part));
         if (status != 0)
             move_link_lost(link);
         part = status == 0 ? part * 2 : part > 1 ? part / 2 : 1;

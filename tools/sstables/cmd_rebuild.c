@@ -214,8 +214,7 @@ static int read_back(struct rebuild *rebuild, int fd, struct errbuf *err)
         rc = loaded_filter_read(&rebuild->loaded, &file, NULL, err);
         filter_file_close(&file);
     }
-    if (rc == 0)
-        rc = table_each_key(&rebuild->table, 0, ask_key, rebuild, "checking", err);
+    STEP(rc, table_each_key(&rebuild->table, 0, ask_key, rebuild, "checking", err));
     if (rc == 0 && rebuild->missing) {
         errbuf_set(err,
                    "%" PRIu64 " keys are not in the new filter: the SSTable has changed meanwhile, or the disk is "
@@ -230,12 +229,10 @@ static int read_back(struct rebuild *rebuild, int fd, struct errbuf *err)
 static int write_filter(struct rebuild *rebuild, struct new_file *file, struct errbuf *err)
 {
     int rc = filter_write_words(file->fd, &rebuild->shape, 0, filter_next_words, rebuild->loaded.filter);
-    if (rc == 0)
-        rc = fsops_posix()->sync(fsops_posix()->ctx, file->fd);
+    STEP(rc, fsops_posix()->sync(fsops_posix()->ctx, file->fd));
     if (rc != 0)
         errbuf_set(err, "the new filter: %s", strerror(-rc));
-    if (rc == 0)
-        rc = read_back(rebuild, file->fd, err);
+    STEP(rc, read_back(rebuild, file->fd, err));
     if (rc == 0 && rebuild->old.st_nlink && !rebuild->output &&
         (fchown(file->fd, rebuild->old.st_uid, rebuild->old.st_gid) != 0 ||
          fchmod(file->fd, rebuild->old.st_mode & 07777) != 0)) {
@@ -342,12 +339,9 @@ static int make_filter(struct rebuild *rebuild, struct errbuf *err)
     if (rc == 0 && rebuild->keys == 0)
         return errbuf_fail(err, -EINVAL, "%s has no key, but an SSTable has at least one",
                            sstable_keys_component(&rebuild->table.name));
-    if (rc == 0)
-        rc = rebuild->error > 0 ? shape_for_error(rebuild, err) : shape_of_old(rebuild, err);
-    if (rc == 0)
-        rc = bloom_alone_init(&rebuild->loaded, &rebuild->shape, NULL, err);
-    if (rc == 0)
-        rc = table_each_key(&rebuild->table, 0, add_key, rebuild, "adding keys", err);
+    STEP(rc, rebuild->error > 0 ? shape_for_error(rebuild, err) : shape_of_old(rebuild, err));
+    STEP(rc, bloom_alone_init(&rebuild->loaded, &rebuild->shape, NULL, err));
+    STEP(rc, table_each_key(&rebuild->table, 0, add_key, rebuild, "adding keys", err));
     return rc;
 }
 
@@ -391,8 +385,7 @@ static int rebuild_table(struct rebuild *rebuild)
     if (stat(rebuild->table.filter, &rebuild->old) != 0)
         rebuild->old.st_nlink = 0;
     int rc = make_filter(rebuild, &err);
-    if (rc == 0)
-        rc = put_in_place(rebuild, &err);
+    STEP(rc, put_in_place(rebuild, &err));
     if (rc != 0) {
         status = failed(rebuild, err.text);
     } else {

@@ -49,8 +49,7 @@ int table_read_toc(const struct table *table, struct table_toc *toc_out)
     rc = fs->size(fs->ctx, fd, &size);
     if (rc == 0 && size >= sizeof(toc_out->text))
         rc = -EFBIG;
-    if (rc == 0)
-        rc = fs_read_all(fs, fd, toc_out->text, (size_t)size, 0);
+    STEP(rc, fs_read_all(fs, fd, toc_out->text, (size_t)size, 0));
     fs->close(fs->ctx, fd);
     toc_out->len = rc == 0 ? (size_t)size : 0;
     toc_out->text[toc_out->len] = '\0';
@@ -98,8 +97,7 @@ int table_last_key(const struct table *table, struct bloom_hash *hash_out)
         return last_of_trie(table, hash_out);
     unsigned char *key = malloc(SSTABLE_KEY_MAX);
     int rc = !key ? -ENOMEM : table_component(table, "Summary.db", path) ? 0 : -ENAMETOOLONG;
-    if (rc == 0)
-        rc = summary_db_last(fsops_posix(), path, &table->name, key, &len);
+    STEP(rc, summary_db_last(fsops_posix(), path, &table->name, key, &len));
     if (rc == 0)
         *hash_out = murmur3_hash(key, len);
     free(key);
@@ -315,8 +313,7 @@ static int walk_directory(const struct sstable_walk *walk, const char *path, siz
     int rc = depth > SSTABLE_DIR_DEPTH ? -ELOOP : stat(path, &here.st) == 0 ? 0 : -errno;
     if (rc == 0 && dir_place_is_circle(&here))
         return 0;
-    if (rc == 0)
-        rc = visit_all_files(&visit);
+    STEP(rc, visit_all_files(&visit));
     bool removed = rc == -ENOENT && depth > 0; /* since its name was read */
     if (rc != 0 && rc != -ENOMEM && !removed)
         walk->on_error(walk->ctx, path, rc == -EBUSY ? "it changes faster than it can be read" : strerror(-rc));

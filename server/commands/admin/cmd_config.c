@@ -234,8 +234,7 @@ static bool would_forget_keys(const struct change *change, const struct config *
 static int read_files(const struct change *change, const struct config *cfg, struct files *files, struct errbuf *err)
 {
     int status = server_tls_load(cfg, &files->tls, err);
-    if (status == 0)
-        status = server_keys_load(change->server, cfg, false, &files->keys, err);
+    STEP(status, server_keys_load(change->server, cfg, false, &files->keys, err));
     if (status == 0 && files->tls && !server_tls_may_replace(change->server, files->tls, err))
         status = -EINVAL;
     if (status == 0 && would_forget_keys(change, cfg, files->keys, err))

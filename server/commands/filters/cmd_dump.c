@@ -349,8 +349,7 @@ static void copy_from(struct command_job *job, const struct bloom_filter *source
     bloom_filter_expect_fill(entry_filter(copy));
     int status = copy_into(entry_filter(copy), source, nlayers, &err);
     rcu_reader_online();
-    if (status == REGISTRY_OK)
-        status = content_publish(job->server, copy, &publication, &err);
+    STEP(status, content_publish(job->server, copy, &publication, &err));
     if (status != REGISTRY_OK)
         registry_abandon(job->server->registry, copy);
     if (status == REGISTRY_OK || status == REGISTRY_EXISTS)

@@ -113,9 +113,8 @@ static bool publish_in_log(struct server *server, struct journal *journal, struc
     bool small = status != LOG_CONTENTS_LARGE;
     struct persistence_contents contents = {.in_files = false, .ptr = bytes.ptr, .len = bytes.len};
     how.payload = &contents;
-    if (status == 0)
-        status = publication->absorbs ? publish_after_counted_adds(server, journal, entry, &how)
-                                      : registry_publish(server->registry, entry, &how);
+    STEP(status, publication->absorbs ? publish_after_counted_adds(server, journal, entry, &how)
+                                      : registry_publish(server->registry, entry, &how));
     if (publication->absorbs)
         journal_keep_end(journal, &keep);
     log_bytes_deinit(&bytes);

@@ -276,9 +276,7 @@ static int open_files(struct data_db *data, const char *path, const struct sstab
         data->chunk = data->nchunks;
         rc = data->plain && data->packed ? 0 : -ENOMEM;
     }
-    if (rc != 0)
-        errbuf_set(err, "Data.db: %s", fs_error_text(rc));
-    return rc;
+    return rc == 0 ? 0 : errbuf_fail(err, rc, "Data.db: %s", fs_error_text(rc));
 }
 
 int data_db_open(struct data_db *data, const struct fsops *fs, const char *path, const struct sstable_name *name,

@@ -255,9 +255,7 @@ static int read_rows(struct sstable_keys *keys, uint64_t at, unsigned char *out,
     if (rc == 0 && (at > keys->rows_size || len > keys->rows_size - at))
         return errbuf_fail(err, SSTABLE_KEYS_DAMAGED, "Rows.db is damaged: it ends within a key");
     STEP(rc, fs_read_all(keys->fs, keys->rows_fd, out, len, at));
-    if (rc != 0)
-        errbuf_set(err, "Rows.db: %s", fs_error_text(rc));
-    return rc;
+    return rc == 0 ? 0 : errbuf_fail(err, rc, "Rows.db: %s", fs_error_text(rc));
 }
 
 static int read_data(struct sstable_keys *keys, uint64_t at, unsigned char *out, size_t len, struct errbuf *err)

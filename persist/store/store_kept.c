@@ -62,9 +62,7 @@ static int look_at_directory(struct save *save, struct errbuf *err)
         return rc;
     rc = save->fs->mkdir(save->fs->ctx, path.text);
     STEP(rc, save->fs->sync_dir(save->fs->ctx, store->dir));
-    if (rc != 0)
-        errbuf_set(err, "%s: cannot be created again: %s", path.text, fs_error_text(rc));
-    return rc;
+    return rc == 0 ? 0 : errbuf_fail(err, rc, "%s: cannot be created again: %s", path.text, fs_error_text(rc));
 }
 
 static void look_at_packs(struct save *save)

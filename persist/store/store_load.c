@@ -178,9 +178,7 @@ static int load_filter(struct loadee *loadee, struct errbuf *err)
         rc = give_up(loadee, fate);
     else if (try_filter(loadee, err) != 0)
         rc = quarantine(loadee, err);
-    if (rc != 0)
-        errbuf_set(err, "out of memory");
-    return rc;
+    return rc == 0 ? 0 : errbuf_fail(err, rc, "out of memory");
 }
 
 static int load_entry(struct load_thread *thread, const struct index_entry *entry, struct errbuf *err)

@@ -217,9 +217,7 @@ static int sync_parent(struct store *store, struct errbuf *err)
                      path.text);
         return 0;
     }
-    if (rc != 0)
-        errbuf_set(err, "%s: cannot sync: %s", path.text, fs_error_text(rc));
-    return rc;
+    return rc == 0 ? 0 : errbuf_fail(err, rc, "%s: cannot sync: %s", path.text, fs_error_text(rc));
 }
 
 /* Without a MANIFEST this directory must be empty. 0 or -errno of the listing. */
@@ -298,9 +296,7 @@ static int take_lock(struct store *store, struct errbuf *err)
             errbuf_set(err, "%s: the data directory is in use by another process", path.text);
         return STORE_LOCKED;
     }
-    if (rc != 0)
-        errbuf_set(err, "%s: cannot lock: %s", path.text, fs_error_text(rc));
-    return rc;
+    return rc == 0 ? 0 : errbuf_fail(err, rc, "%s: cannot lock: %s", path.text, fs_error_text(rc));
 }
 
 /* The process that renamed the MANIFEST may have been killed before this. Otherwise changes of the files that it names
@@ -309,9 +305,7 @@ static int sync_manifest(struct store *store, struct errbuf *err)
 {
     int rc = store->fs->sync_dir(store->fs->ctx, store->dir);
 
-    if (rc != 0)
-        errbuf_set(err, "%s: cannot sync: %s", store->dir, fs_error_text(rc));
-    return rc;
+    return rc == 0 ? 0 : errbuf_fail(err, rc, "%s: cannot sync: %s", store->dir, fs_error_text(rc));
 }
 
 /* NULL: no memory. */

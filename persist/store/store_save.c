@@ -47,9 +47,7 @@ static int add_entry(struct save *save, const struct index_entry *entry, struct 
 {
     int rc = index_add(&save->next, entry);
 
-    if (rc != 0)
-        errbuf_set(err, "%s", rc == -ENOMEM ? "out of memory" : "too many filters");
-    return rc;
+    return rc == 0 ? 0 : errbuf_fail(err, rc, "%s", rc == -ENOMEM ? "out of memory" : "too many filters");
 }
 
 /* Makes this save's record of this id void; its files are superseded except for those of `by` (may be NULL). */

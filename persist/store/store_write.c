@@ -384,7 +384,5 @@ int store_replay_written(struct store *store, const char *record, size_t len, st
     if (id >= atomic_load(&store->next_id))
         atomic_store(&store->next_id, id + 1);
     int rc = add_written(store, id, FATE_PUBLISHED, record, len);
-    if (rc != 0)
-        errbuf_set(err, "out of memory");
-    return rc;
+    return rc == 0 ? 0 : errbuf_fail(err, rc, "out of memory");
 }

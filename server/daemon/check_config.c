@@ -73,9 +73,7 @@ static int check_place(const char *setting, const char *path, struct errbuf *err
     char directory[PATH_MAX];
     int len = snprintf(directory, sizeof(directory), "%.*s", slash ? (int)(slash - path) + 1 : 1, slash ? path : ".");
     int rc = len >= (int)sizeof(directory) ? -ENAMETOOLONG : access(directory, W_OK | X_OK) != 0 ? -errno : 0;
-    if (rc != 0)
-        errbuf_set(err, "%s %s: the directory %s: %s", setting, path, directory, strerror(-rc));
-    return rc;
+    return rc == 0 ? 0 : errbuf_fail(err, rc, "%s %s: the directory %s: %s", setting, path, directory, strerror(-rc));
 }
 
 static int check_log(const struct config *config, struct errbuf *err)
@@ -87,9 +85,7 @@ static int check_log(const struct config *config, struct errbuf *err)
     if (stat(path, &st) != 0 && errno == ENOENT)
         return check_place("logfile", path, err);
     int rc = stat(path, &st) == 0 && S_ISDIR(st.st_mode) ? -EISDIR : access(path, W_OK) != 0 ? -errno : 0;
-    if (rc != 0)
-        errbuf_set(err, "logfile %s: %s", path, strerror(-rc));
-    return rc;
+    return rc == 0 ? 0 : errbuf_fail(err, rc, "logfile %s: %s", path, strerror(-rc));
 }
 
 static int check_socket(const struct config *config, struct errbuf *err)

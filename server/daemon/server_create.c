@@ -104,10 +104,12 @@ static int pool_start(struct errbuf *err)
     STEP(status, run_first(n, works));
     free(threads);
     free(works);
-    if (status)
-        errbuf_set(err, "cannot start %u threads: %s (the limits of processes and of memory: ulimit -u, ulimit -v)", n,
-                   strerror(-status));
-    return status;
+    return status == 0
+               ? 0
+               : errbuf_fail(
+                     err, status,
+                     "cannot start %u threads: %s (the limits of processes and of memory: ulimit -u, ulimit -v)", n,
+                     strerror(-status));
 }
 
 #define LOCK_WAIT_MS  8000 /* the system frees the memory of tens of gigabytes of filters in less */

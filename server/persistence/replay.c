@@ -358,9 +358,7 @@ static int take_operations(struct adder *adder, struct target *target, unsigned 
             all->items[all->n++] = (struct bloom_replay_item){items[i].hash, ordinal};
     }
     lock_give(lock);
-    if (status)
-        errbuf_set(&adder->err, "out of memory");
-    return status;
+    return status == 0 ? 0 : errbuf_fail(&adder->err, status, "out of memory");
 }
 
 static int on_adds(void *ctx, uint64_t id, unsigned layer, const struct bloom_replay_item *items, size_t n)
@@ -380,9 +378,7 @@ static int on_adds(void *ctx, uint64_t id, unsigned layer, const struct bloom_re
     struct bloom_filter *filter = filter_of(adder->replay, target, &status);
     if (!filter) {
         adder->summary.quarantined += n;
-        if (status)
-            errbuf_set(&adder->err, "out of memory");
-        return status;
+        return status == 0 ? 0 : errbuf_fail(&adder->err, status, "out of memory");
     }
     if (target->cuckoo)
         return take_operations(adder, target, layer, items, n);

@@ -32,9 +32,7 @@ int server_config_copy(struct server *server, struct config *copy, struct errbuf
     lock_take(&server->settings.lock);
     int status = config_clone(server_config(server), copy);
     lock_give(&server->settings.lock);
-    if (status)
-        errbuf_set(err, "%s", strerror(-status));
-    return status;
+    return status == 0 ? 0 : errbuf_fail(err, status, "%s", strerror(-status));
 }
 
 void server_config_replace(struct server *server, struct config *config)

@@ -116,9 +116,7 @@ static int copy_layer(struct export *export, const struct manifest_filter *filte
     }
     if (rc == 0 && (found != size || xxh3 != layer->xxh3))
         return errbuf_fail(why, -EIO, "%s: differs from the MANIFEST", from);
-    if (rc != 0)
-        errbuf_set(why, "%s: %s", writing->failed ? writing->target->path : from, strerror(-rc));
-    return rc;
+    return rc == 0 ? 0 : errbuf_fail(why, rc, "%s: %s", writing->failed ? writing->target->path : from, strerror(-rc));
 }
 
 static void path_of(const struct export *export, const struct manifest_filter *filter, unsigned i, uint64_t offset,

@@ -296,9 +296,9 @@ static int correct_toc(const struct rebuild *rebuild, struct errbuf *err)
         toc.len += strlen(line + ends);
         rc = write_toc(rebuild->table.toc, &toc);
     }
-    if (rc != 0)
-        errbuf_set(err, "the filter has been replaced, but TOC.txt does not name it: %s", fs_error_text(rc));
-    return rc;
+    return rc == 0 ? 0
+                   : errbuf_fail(err, rc, "the filter has been replaced, but TOC.txt does not name it: %s",
+                                 fs_error_text(rc));
 }
 
 /* ---- one SSTable ---- */

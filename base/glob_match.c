@@ -43,7 +43,8 @@ static bool set_match(struct slice pattern, size_t *at, unsigned char byte, bool
     return found != negated;
 }
 
-bool glob_element(struct slice pattern, size_t *at, char c, bool ignore_case)
+/* Whether the element at `*at`, which is not a star, takes the byte; moves `*at` past the element. */
+static bool glob_element(struct slice pattern, size_t *at, char c, bool ignore_case)
 {
     unsigned char byte = fold(c, ignore_case);
 

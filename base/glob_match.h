@@ -30,9 +30,6 @@ bool glob_is_literal(struct slice pattern);
  * the pattern. If the rest is empty, only the prefix itself matches. */
 struct slice glob_prefix(struct slice pattern, char *prefix_out, size_t *len_out);
 
-/* Whether the element at `*at`, which is not a star, takes the byte; moves `*at` past the element. */
-bool glob_element(struct slice pattern, size_t *at, char byte, bool ignore_case);
-
 /* A pattern compiled for many texts: a few operations per byte of a text, for any pattern. */
 #define GLOB_COMPILED_MAX   256 /* bytes of a compiled pattern */
 #define GLOB_COMPILED_WORDS ((GLOB_COMPILED_MAX + 1 + 63) / 64)

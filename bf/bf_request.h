@@ -146,9 +146,5 @@ size_t bf_first_item(const struct bf_args *args, struct slice *owner_out);
 bool bf_claim_hashes(const struct bloom_filter *filter, struct slice owner, struct slice item,
                      struct bloom_hash hash_out[2], struct slice *mark_out);
 
-/* Gives a new filter this layout: BLOOM_NA, BLOOM_REDISBLOOM or BLOOM_VALKEY, once its rate, expansion and tightening
- * ratio are set; the last one only remains if the layout has one. RedisBloom's rate is at most REDISBLOOM_MAX_RATE. */
-void bf_set_layout(struct bloom_params *params, enum bloom_variant layout);
-
 /* The largest capacity of a first layer with this rate; 0 if the rate is impossible. */
 uint64_t bf_max_capacity(const struct bloom_params *params);

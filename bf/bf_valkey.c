@@ -22,12 +22,26 @@ void bf_draw_seed(struct bloom_params *params, bool fresh)
         CHECK(getrandom(&params->seed, BLOOM_SEED_BYTES, 0) == BLOOM_SEED_BYTES);
 }
 
-bool bf_valkey_lacks_seed(struct bloom_params *params, const struct bf_defaults *defaults, bool given)
+/* Whether the parameters are of a layout with a seed and lack one, unless it is the fixed one, which they get. */
+static bool bf_valkey_lacks_seed(struct bloom_params *params, const struct bf_defaults *defaults, bool given)
 {
     bool has = bloom_params_have_seed(params);
     if (has && !given && defaults->fixed_seed)
         params->seed = valkey_fixed_seed;
     return has && !given && !defaults->fixed_seed;
+}
+
+/* Gives a new filter this layout: BLOOM_NA, BLOOM_REDISBLOOM or BLOOM_VALKEY, once its rate, expansion and tightening
+ * ratio are set; the last one only remains if the layout has one. RedisBloom's rate is at most REDISBLOOM_MAX_RATE. */
+static void bf_set_layout(struct bloom_params *params, enum bloom_variant layout)
+{
+    unsigned redisbloom = REDISBLOOM_DEFAULT | (params->expansion ? 0 : REDISBLOOM_NO_SCALING);
+
+    params->redisbloom = (uint8_t)(layout == BLOOM_REDISBLOOM ? redisbloom : bloom_layout_of(layout)->options);
+    if (layout == BLOOM_REDISBLOOM && params->error_rate > REDISBLOOM_MAX_RATE)
+        params->error_rate = REDISBLOOM_MAX_RATE;
+    if (!bloom_params_have_seed(params))
+        params->tightening = 0;
 }
 
 void bf_defaults_take(struct bf_defaults *defaults, enum bloom_variant layout)
@@ -107,8 +121,9 @@ const char *bf_valkey_refusal(const struct bf_args *args, const struct bloom_par
     return args->valkey && bloom_params_have_seed(params) ? scale(params, 1, defaults->limit, &items) : NULL;
 }
 
-const char *bf_valkey_scale_error(const struct bloom_params *params, const struct bf_valkey_words *words,
-                                  uint64_t limit)
+/* The error of VALIDATESCALETO, once the parameters are complete; NULL: there is none. */
+static const char *bf_valkey_scale_error(const struct bloom_params *params, const struct bf_valkey_words *words,
+                                         uint64_t limit)
 {
     uint64_t items;
 
@@ -132,17 +147,6 @@ const char *bf_valkey_no_growth(const struct bloom_filter *filter)
 }
 
 /* ---- layouts ---- */
-
-void bf_set_layout(struct bloom_params *params, enum bloom_variant layout)
-{
-    unsigned redisbloom = REDISBLOOM_DEFAULT | (params->expansion ? 0 : REDISBLOOM_NO_SCALING);
-
-    params->redisbloom = (uint8_t)(layout == BLOOM_REDISBLOOM ? redisbloom : bloom_layout_of(layout)->options);
-    if (layout == BLOOM_REDISBLOOM && params->error_rate > REDISBLOOM_MAX_RATE)
-        params->error_rate = REDISBLOOM_MAX_RATE;
-    if (!bloom_params_have_seed(params))
-        params->tightening = 0;
-}
 
 bool bf_valkey_settle(struct bloom_params *params, const struct bf_defaults *defaults,
                       const struct bf_valkey_words *words, bool *fresh_out, struct errbuf *error)

@@ -20,16 +20,9 @@ bool bf_valkey_has_ours(const struct bf_args *args, size_t first);
 bool bf_valkey_option(const struct bf_args *args, size_t *i, struct bloom_params *params, struct bf_valkey_words *words,
                       struct errbuf *error);
 
-/* The error of VALIDATESCALETO, once the parameters are complete; NULL: there is none. */
-const char *bf_valkey_scale_error(const struct bloom_params *params, const struct bf_valkey_words *words,
-                                  uint64_t limit);
-
 /* After all options: those of the layout follow from the others. *fresh_out: the parameters lack a seed. */
 bool bf_valkey_settle(struct bloom_params *params, const struct bf_defaults *defaults,
                       const struct bf_valkey_words *words, bool *fresh_out, struct errbuf *error);
-
-/* Whether the parameters are of a layout with a seed and lack one, unless it is the fixed one, which they get. */
-bool bf_valkey_lacks_seed(struct bloom_params *params, const struct bf_defaults *defaults, bool given);
 
 /* Under valkey-bloom's contract, its reason not to make a filter with these parameters; NULL: there is none. */
 const char *bf_valkey_refusal(const struct bf_args *args, const struct bloom_params *params,

@@ -22,7 +22,8 @@ static const struct {
 
 #define NLETTERS (sizeof(letters) / sizeof(letters[0]))
 
-bool notify_flags_parse(struct slice text, unsigned *flags_out)
+/* False when a letter is unknown. */
+static bool notify_flags_parse(struct slice text, unsigned *flags_out)
 {
     unsigned flags = 0;
 
@@ -39,7 +40,8 @@ bool notify_flags_parse(struct slice text, unsigned *flags_out)
     return true;
 }
 
-void notify_flags_format(unsigned flags, char text_out[NOTIFY_FLAGS_TEXT])
+/* In Redis's order, for CONFIG GET. */
+static void notify_flags_format(unsigned flags, char text_out[NOTIFY_FLAGS_TEXT])
 {
     unsigned shown = 0;
     char *out = text_out;

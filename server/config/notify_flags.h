@@ -31,9 +31,3 @@ enum notify_flags {
      NOTIFY_EVICTED | NOTIFY_STREAM | NOTIFY_MODULE)
 
 #define NOTIFY_FLAGS_TEXT 20 /* room for the text of all flags and a NUL */
-
-/* False when a letter is unknown. */
-bool notify_flags_parse(struct slice text, unsigned *flags_out);
-
-/* In Redis's order, for CONFIG GET. */
-void notify_flags_format(unsigned flags, char text_out[NOTIFY_FLAGS_TEXT]);

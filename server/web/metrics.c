@@ -251,6 +251,19 @@ static char *filter_label(const struct filter_facts *facts)
     return text;
 }
 
+/* The name at *at, 0 for the first, which moves on to the next; false at the end. */
+static bool metrics_choice_name(const struct metrics_choice *choice, size_t *at, struct slice *name_out)
+{
+    uint16_t len;
+    const char *names = buf_head(&choice->names);
+    if (*at == buf_len(&choice->names))
+        return false;
+    memcpy(&len, names + *at, sizeof(len));
+    *name_out = (struct slice){names + *at + sizeof(len), len};
+    *at += sizeof(len) + len;
+    return true;
+}
+
 /* Looks the chosen filters up. Without those that are gone, forbidden, or beyond the memory. */
 static void read_filters(struct metrics *m)
 {
@@ -448,18 +461,6 @@ void metrics_choice_end(struct metrics_choice *choice, uint64_t busy_ns)
     end_pass(choice);
     choice->counted_ms = clock_ms();
     choice->busy_ms = (int64_t)(busy_ns / 1000000);
-}
-
-bool metrics_choice_name(const struct metrics_choice *choice, size_t *at, struct slice *name_out)
-{
-    uint16_t len;
-    const char *names = buf_head(&choice->names);
-    if (*at == buf_len(&choice->names))
-        return false;
-    memcpy(&len, names + *at, sizeof(len));
-    *name_out = (struct slice){names + *at + sizeof(len), len};
-    *at += sizeof(len) + len;
-    return true;
 }
 
 void metrics_choice_deinit(struct metrics_choice *choice)

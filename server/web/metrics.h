@@ -50,9 +50,6 @@ int metrics_choice_begin(struct metrics_choice *choice, struct server *server);
 void metrics_choice_visit(void *choice, struct slice name, struct entry *entry);
 void metrics_choice_end(struct metrics_choice *choice, uint64_t busy_ns);
 
-/* The name at *at, 0 for the first, which moves on to the next; false at the end. */
-bool metrics_choice_name(const struct metrics_choice *choice, size_t *at, struct slice *name_out);
-
 void metrics_choice_deinit(struct metrics_choice *choice); /* as before its begin; idempotent */
 
 /* ---- the reply ---- */

@@ -128,7 +128,8 @@ struct acl_user *acl_get(struct acl *acl, struct slice name)
     return user;
 }
 
-struct acl_user *acl_get_again(struct acl *acl, const struct acl_user *user)
+/* What that user, of whom the caller has some object, has become; NULL: deleted, even if another one has his name. */
+static struct acl_user *acl_get_again(struct acl *acl, const struct acl_user *user)
 {
     struct acl_user *now = acl_get(acl, slice_of(user->name));
     if (!now || now->id == user->id)
@@ -137,7 +138,7 @@ struct acl_user *acl_get_again(struct acl *acl, const struct acl_user *user)
     return NULL;
 }
 
-struct acl_user *acl_get_default(struct acl *acl)
+static struct acl_user *acl_get_default(struct acl *acl)
 {
     return acl_get(acl, slice_of(default_name));
 }

@@ -24,12 +24,7 @@ void acl_destroy(struct acl *acl); /* NULL is fine; no session has a user any mo
 
 /* The user of that name with a reference for the caller, or NULL. */
 struct acl_user *acl_get(struct acl *acl, struct slice name);
-struct acl_user *acl_get_default(struct acl *acl);
-
 bool acl_needs_no_password(struct acl *acl); /* that user does not */
-
-/* What that user, of whom the caller has some object, has become; NULL: deleted, even if another one has his name. */
-struct acl_user *acl_get_again(struct acl *acl, const struct acl_user *user);
 
 /* The user of that name if he is on and this is his password; takes the same time without a user of that name. */
 struct acl_user *acl_authenticate(struct acl *acl, struct slice name, struct slice password);

@@ -177,7 +177,7 @@ enum info_section {
     INFO_CPU,
     INFO_MODULES,
     INFO_CLUSTER,
-    INFO_BF,
+    INFO_BF
 };
 
 /* HUMAN: bytes, exactly and as people read them, 1536 and 1.50K; MICROS: seconds. */

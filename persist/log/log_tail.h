@@ -6,8 +6,7 @@
  * a power failure could take back. Bytes: docs/FORMAT.md section 13.
  *
  * Thread: one at a time for each directory. */
-#ifndef BLOOMERY_LOG_TAIL_H
-#define BLOOMERY_LOG_TAIL_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -31,5 +30,3 @@ int log_tail_begin(const struct fsops *fs, const char *dir, uint64_t process) __
 
 /* The frames up to this one are on the disk, and no process has other records. 0 or -errno. */
 int log_tail_end(const struct fsops *fs, const char *dir, uint64_t frame) __attribute__((warn_unused_result));
-
-#endif

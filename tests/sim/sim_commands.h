@@ -1,8 +1,7 @@
 /* sim_commands: the commands of a simulated daemon's clients: which ones, and their words.
  *
  * Thread: one at a time. */
-#ifndef BLOOMERY_SIM_COMMANDS_H
-#define BLOOMERY_SIM_COMMANDS_H
+#pragma once
 
 #include "sim_client.h"
 #include "sim_model.h"
@@ -22,5 +21,3 @@ void command_choose(const struct model *model, unsigned client, struct op *op_ou
 /* Appends the command's words, with MULTI and EXEC or SELECT around them, to what the client sends. `shown`: prints
  * them. */
 void command_send(struct sim_client *to, struct model *model, unsigned client, struct op *op, bool shown);
-
-#endif

@@ -5,8 +5,7 @@
  * Each check narrows the knowledge; a false result is a contradiction.
  *
  * Thread: one at a time. */
-#ifndef BLOOMERY_SIM_FILTER_H
-#define BLOOMERY_SIM_FILTER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -114,5 +113,3 @@ struct model_seen {
  * lacks. */
 const char *filter_see(enum family family, struct model_filter *filter, const struct model_seen *seen,
                        bool counts_more);
-
-#endif

@@ -74,7 +74,7 @@ static unsigned scenario(void)
     struct rng rng;
     unsigned failures = 0;
 
-#define STEP(call, undone)             \
+#define STRIDE(call, undone)           \
     do {                               \
         int rc = (call);               \
         if (rc != 0) {                 \
@@ -86,25 +86,25 @@ static unsigned scenario(void)
     } while (0)
 
     rng_init(&rng, 51);
-    STEP(bloom_pool_create(&pool), pool == NULL);
-    STEP(bloom_class_get(pool, &params, NULL, &class, &err), class == NULL);
-    STEP(bloom_class_get(pool, &params, &large, &shaped, &err), shaped == NULL);
-    STEP(bloom_filter_init(filter, class, &err), bloom_pool_bytes(pool) == 0);
+    STRIDE(bloom_pool_create(&pool), pool == NULL);
+    STRIDE(bloom_class_get(pool, &params, NULL, &class, &err), class == NULL);
+    STRIDE(bloom_class_get(pool, &params, &large, &shaped, &err), shaped == NULL);
+    STRIDE(bloom_filter_init(filter, class, &err), bloom_pool_bytes(pool) == 0);
     uint64_t held = bloom_pool_bytes(pool);
-    STEP(bloom_filter_init(second, shaped, &err), bloom_pool_bytes(pool) == held);
-    STEP(bloom_class_get(pool, &params, &medium, &middle, &err), middle == NULL);
+    STRIDE(bloom_filter_init(second, shaped, &err), bloom_pool_bytes(pool) == held);
+    STRIDE(bloom_class_get(pool, &params, &medium, &middle, &err), middle == NULL);
     held = bloom_pool_bytes(pool);
-    STEP(bloom_filter_init(third, middle, &err), bloom_pool_bytes(pool) == held);
+    STRIDE(bloom_filter_init(third, middle, &err), bloom_pool_bytes(pool) == held);
     failures += fill(third);
     bloom_class_release(class);
     bloom_class_release(shaped);
     bloom_class_release(middle);
     failures += add_until(filter, &rng, 30000);
     held = bloom_pool_bytes(pool);
-    STEP(bloom_filter_append_layer(filter, &large, &err), bloom_pool_bytes(pool) == held);
+    STRIDE(bloom_filter_append_layer(filter, &large, &err), bloom_pool_bytes(pool) == held);
     bloom_filter_drop(filter);
     held = bloom_pool_bytes(pool);
-    STEP(bloom_filter_undrop_begin(filter, &err), bloom_pool_bytes(pool) == held && bloom_filter_is_dropped(filter));
+    STRIDE(bloom_filter_undrop_begin(filter, &err), bloom_pool_bytes(pool) == held && bloom_filter_is_dropped(filter));
     bloom_filter_undrop_end(filter, true);
     bloom_filter_deinit(filter);
     bloom_filter_deinit(second);

@@ -125,8 +125,8 @@ int filter_file_state(const struct filter_file *file, void (*progress)(void *ctx
                       struct bloom_state *state_out);
 
 /* The parameters that the file lacks, for a filter of fixed size with these bits; a shape with numbers of its own has
- * them. The capacity is the number of items estimated from its bits, or bits * ln 2 / k (the usual one) if that is more;
- * the rate is the one at its capacity. */
+ * them. The capacity is the number of items estimated from its bits, or bits * ln 2 / k (the usual one) if that is
+ * more; the rate is the one at its capacity. */
 void filter_file_params(const struct bloom_shape *shape, const struct bloom_state *state,
                         struct bloom_params *params_out);
 

@@ -12,6 +12,27 @@ function(bloomery_long_tests)
   endforeach()
 endfunction()
 
+# bloomery_test_program(<name> <sources>): an executable. The files of tests/support that need nothing of their program are compiled
+# once, in test_support: a hundred programs use them.
+function(bloomery_test_program name)
+  set(support ${PROJECT_SOURCE_DIR}/tests/support)
+  list(TRANSFORM ARGN REPLACE "^.*/tests/support/(rng|tmpdir|golden|program|crash_names|crash_fs|fault_fs)\\.c$" ""
+       OUTPUT_VARIABLE own)
+  list(REMOVE_ITEM own "")
+  if(NOT TARGET test_support)
+    add_library(test_support STATIC ${support}/rng.c ${support}/tmpdir.c ${support}/golden.c ${support}/program.c
+                                    ${support}/crash_names.c ${support}/crash_fs.c ${support}/fault_fs.c)
+    bloomery_target(test_support)
+    target_include_directories(test_support PUBLIC ${support} PRIVATE ${PROJECT_SOURCE_DIR}/persist/base ${PROJECT_SOURCE_DIR}/base)
+    target_compile_definitions(test_support PUBLIC
+      BLOOMERY_GOLDEN_DIR="${PROJECT_SOURCE_DIR}/tests/golden" BLOOMERY_SHARED_GOLDEN_DIR="${BLOOMERY_SHARED_GOLDEN_DIR}")
+    target_link_libraries(test_support PRIVATE PkgConfig::CRITERION)
+  endif()
+  add_executable(${name} ${own})
+  bloomery_target(${name})
+  target_link_libraries(${name} PRIVATE test_support)
+endfunction()
+
 # bloomery_unit_test(<name> SOURCES ... LIBRARIES ... [LABEL label]): a Criterion program. Not built under
 # ThreadSanitizer, whose address-space layout does not work with Criterion's process sandbox: threads are tested
 # there by the stress programs and by the end-to-end tests against the daemon.
@@ -23,11 +44,7 @@ function(bloomery_unit_test name)
   if(NOT t_LABEL)
     set(t_LABEL unit)
   endif()
-  add_executable(${name} ${t_SOURCES})
-  bloomery_target(${name})
-  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests/support)
-  target_compile_definitions(${name} PRIVATE
-    BLOOMERY_GOLDEN_DIR="${PROJECT_SOURCE_DIR}/tests/golden" BLOOMERY_SHARED_GOLDEN_DIR="${BLOOMERY_SHARED_GOLDEN_DIR}")
+  bloomery_test_program(${name} ${t_SOURCES})
   target_link_libraries(${name} PRIVATE ${t_LIBRARIES} PkgConfig::CRITERION Threads::Threads m)
   add_test(NAME ${name} COMMAND ${name})
   set_tests_properties(${name} PROPERTIES LABELS ${t_LABEL} TIMEOUT 1200)
@@ -54,9 +71,7 @@ function(bloomery_stress_test name)
   if(NOT t_LABEL)
     set(t_LABEL stress)
   endif()
-  add_executable(${name} ${t_SOURCES})
-  bloomery_target(${name})
-  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests/support)
+  bloomery_test_program(${name} ${t_SOURCES})
   target_link_libraries(${name} PRIVATE ${t_LIBRARIES} Threads::Threads m)
   add_test(NAME ${name} COMMAND ${name})
   set_tests_properties(${name} PROPERTIES LABELS ${t_LABEL} TIMEOUT 1200)

@@ -189,7 +189,7 @@ DAEMON_TEST(daemon_under_test, log_losses, a_pending_file_that_is_emptied_is_mis
     }
 }
 
-/* No save has named the segments. */
+/* No save has named the segments. In a copy only the end that TAIL states tells. */
 DAEMON_TEST(daemon_under_test, log_losses, a_segment_that_is_lost_after_an_end_without_a_save_is_missed)
 {
     static const char *const losses[] = {
@@ -210,6 +210,8 @@ DAEMON_TEST(daemon_under_test, log_losses, a_segment_that_is_lost_after_an_end_w
             redisFree(client);
             daemon_wait(&daemon_under_test);
         }
+        if (i % 2)
+            shell("cd .. && mv data kept && cp -a kept data && rm -r kept");
         expect_missed(losses[i], "is damaged: ");
     }
 }

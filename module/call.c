@@ -22,13 +22,14 @@ struct bf_args call_args(const struct call *call)
 
 /* ---- replies ---- */
 
-void call_error(struct call *call, const char *format, ...)
+bool call_error(struct call *call, const char *format, ...)
 {
     struct bf_out out = call_out(call);
     va_list args;
     va_start(args, format);
     bf_out_verrorf(&out, format, args);
     va_end(args);
+    return false;
 }
 
 static void out_status(void *ctx, const char *text)
@@ -126,8 +127,7 @@ static inline bool open_bloom(struct call *call, bool asks)
     }
     if (asks && cuckoo_type_is(type))
         return true;
-    engine.ReplyWithError(call->ctx, ENGINE_WRONGTYPE);
-    return false;
+    return call_refuse(call, ENGINE_WRONGTYPE);
 }
 
 bool call_open_any(struct call *call)
@@ -142,12 +142,10 @@ static inline bool is_whole(struct call *call)
         return true;
     const struct bf_load *load = call->value->load;
     if (load->theirs)
-        call_error(call, "ERR the filter is being loaded: %llu of %llu bytes have not come",
-                   (unsigned long long)load->redisbloom.missing, (unsigned long long)load->redisbloom.bytes);
-    else
-        call_error(call, "ERR the filter is being loaded: chunk %u of %u has not come", load->own.place.next,
-                   dump_chunks(&load->own.plan));
-    return false;
+        return call_error(call, "ERR the filter is being loaded: %llu of %llu bytes have not come",
+                          (unsigned long long)load->redisbloom.missing, (unsigned long long)load->redisbloom.bytes);
+    return call_error(call, "ERR the filter is being loaded: chunk %u of %u has not come", load->own.place.next,
+                      dump_chunks(&load->own.plan));
 }
 
 bool call_open(struct call *call)
@@ -159,9 +157,7 @@ bool call_has_its_key(struct call *call)
 {
     uint64_t key = call->value ? bloom_filter_missing_key(value_filter(call->value)) : 0;
     char text[BF_KEY_TEXT];
-    if (key)
-        call_error(call, BF_NO_KEY, bf_key_text(key, text));
-    return key == 0;
+    return !key || call_error(call, BF_NO_KEY, bf_key_text(key, text));
 }
 
 bool call_open_to_ask(struct call *call)
@@ -176,11 +172,7 @@ bool call_open_to_query(struct call *call)
 
 bool call_open_existing(struct call *call)
 {
-    if (!call_open(call))
-        return false;
-    if (!call->value)
-        engine.ReplyWithError(call->ctx, BF_NOT_FOUND);
-    return call->value != NULL;
+    return call_open(call) && (call->value || call_refuse(call, BF_NOT_FOUND));
 }
 
 enum call_found call_find_cuckoo(struct call *call)
@@ -195,19 +187,12 @@ enum call_found call_find_cuckoo(struct call *call)
 
 bool call_open_cuckoo(struct call *call)
 {
-    if (call_find_cuckoo(call) != CALL_OTHER)
-        return true;
-    engine.ReplyWithError(call->ctx, ENGINE_WRONGTYPE);
-    return false;
+    return call_find_cuckoo(call) != CALL_OTHER || call_refuse(call, ENGINE_WRONGTYPE);
 }
 
 bool call_open_existing_cuckoo(struct call *call)
 {
-    if (!call_open_cuckoo(call))
-        return false;
-    if (!call->value)
-        engine.ReplyWithError(call->ctx, CF_NOT_FOUND);
-    return call->value != NULL;
+    return call_open_cuckoo(call) && (call->value || call_refuse(call, CF_NOT_FOUND));
 }
 
 bool call_must_obey(const struct call *call)
@@ -220,8 +205,7 @@ bool call_has_memory(struct call *call)
 {
     if (call_must_obey(call) || !(engine.GetContextFlags(call->ctx) & ENGINE_CTX_OOM))
         return true;
-    engine.ReplyWithError(call->ctx, "OOM command not allowed when used memory > 'maxmemory'.");
-    return false;
+    return call_refuse(call, "OOM command not allowed when used memory > 'maxmemory'.");
 }
 
 /* A value of another type needs another object under the key, which has no time to live at first. The engine frees the
@@ -262,8 +246,20 @@ struct bf_defaults call_defaults(const struct call *call)
     return defaults;
 }
 
-void call_not_made(struct call *call, int status, const struct errbuf *err)
+bool call_not_made(struct call *call, int status, const struct errbuf *err)
 {
     struct bf_out out = call_out(call);
     bf_reply_not_made(&out, status, err);
+    return false;
+}
+
+struct value *call_make(struct call *call, const struct bloom_params *params, const struct bloom_shape *shapes,
+                        unsigned nlayers)
+{
+    struct errbuf err = {""};
+    int status;
+    struct value *value = value_create_shaped(params, shapes, nlayers, !call_must_obey(call), &status, &err);
+    if (!value)
+        call_not_made(call, status, &err);
+    return value;
 }

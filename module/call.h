@@ -80,15 +80,25 @@ struct bf_defaults call_defaults(const struct call *call);
  * same value, it is kept: its type may have changed, because it is complete now. The time to live stays. */
 void call_put(struct call *call, struct value *value);
 
-/* Replies to a failed creation, with the status of value_create() or value_create_shaped(). */
-void call_not_made(struct call *call, int status, const struct errbuf *err);
+/* Replies to a failed creation, with the status of value_create() or value_create_shaped(). False. */
+bool call_not_made(struct call *call, int status, const struct errbuf *err);
 
 /* False, after an error reply, if the engine is above its maxmemory and the command is a client's: for commands that a
  * migration, which the engine may not refuse, uses, too. */
 bool call_has_memory(struct call *call);
 
-/* An error reply. An end of line in it, which a name may have, becomes a space. */
-void call_error(struct call *call, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* value_create_shaped() for a command: limits hold, unless it must be obeyed. NULL after an error reply. */
+struct value *call_make(struct call *call, const struct bloom_params *params, const struct bloom_shape *shapes,
+                        unsigned nlayers);
+
+/* An error reply. An end of line in it, which a name may have, becomes a space. False, as are those of others. */
+bool call_error(struct call *call, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+static inline bool call_refuse(const struct call *call, const char *text) /* text has no end of line */
+{
+    engine.ReplyWithError(call->ctx, text);
+    return false;
+}
 
 /* A reply to one item. */
 static inline void call_bool(struct call *call, bool value)

@@ -30,20 +30,13 @@ static bool make(struct call *call, const struct cuckoo_numbers *numbers)
     struct errbuf err = {""};
     struct bloom_params params;
     struct bloom_shape shape;
-    int status;
-    if (numbers->keyed && !numbers->key) {
-        engine.ReplyWithError(call->ctx, BF_NEW_NO_KEY);
+    if (numbers->keyed && !numbers->key)
+        return call_refuse(call, BF_NEW_NO_KEY);
+    if (cuckoo_plan(numbers, &params, &shape, &err) != BLOOM_OK)
+        return call_error(call, CF_NO_MEMORY, err.text);
+    struct value *value = call_make(call, &params, &shape, 1);
+    if (!value)
         return false;
-    }
-    if (cuckoo_plan(numbers, &params, &shape, &err) != BLOOM_OK) {
-        call_error(call, CF_NO_MEMORY, err.text);
-        return false;
-    }
-    struct value *value = value_create_shaped(&params, &shape, 1, !call_must_obey(call), &status, &err);
-    if (!value) {
-        call_not_made(call, status, &err);
-        return false;
-    }
     call_put(call, value);
     effect_cuckoo_made(call, numbers);
     effect_changed(call, "bloom.reserve");
@@ -74,8 +67,7 @@ static bool is_open(struct call *call)
 {
     if (bloom_filter_nlayers(value_filter(call->value)) < (unsigned)settings.cf_max_expansions || call_must_obey(call))
         return true;
-    engine.ReplyWithError(call->ctx, CF_MANY_LAYERS);
-    return false;
+    return call_refuse(call, CF_MANY_LAYERS);
 }
 
 /* The filter of a call, made if there is none. False after an error reply. */
@@ -86,10 +78,8 @@ static bool open_for_add(struct call *call, const struct cuckoo_numbers *numbers
         return false;
     if (call->value)
         return call_has_its_key(call) && is_open(call);
-    if (!may_create || (!settings.auto_create && !call_must_obey(call))) {
-        engine.ReplyWithError(call->ctx, CF_NOT_FOUND);
-        return false;
-    }
+    if (!may_create || (!settings.auto_create && !call_must_obey(call)))
+        return call_refuse(call, CF_NOT_FOUND);
     *made_out = make(call, numbers);
     return *made_out && is_open(call);
 }

@@ -106,17 +106,12 @@ HANDLER(cmd_bf_loadchunk)
 
 static void load_value(struct call *call, const struct dump_plan *plan, struct slice payload)
 {
-    struct errbuf err = {""};
-    int status;
-    struct value *value =
-        value_create_shaped(&plan->params, plan->shapes, plan->nlayers, !call_must_obey(call), &status, &err);
-    if (!value) {
-        call_not_made(call, status, &err);
-        return;
+    struct value *value = call_make(call, &plan->params, plan->shapes, plan->nlayers);
+    if (value) {
+        valkey_restore(VALKEY_LOAD, payload.ptr, payload.len, value_filter(value));
+        call_put(call, value);
+        tell(call, true);
     }
-    valkey_restore(VALKEY_LOAD, payload.ptr, payload.len, value_filter(value));
-    call_put(call, value);
-    tell(call, true);
 }
 
 HANDLER(cmd_bf_load)
@@ -158,7 +153,6 @@ static void load_header(struct call *call, struct slice data)
     struct errbuf err = {""};
     struct dump_plan plan;
     uint64_t deletes;
-    int status;
     if (!cf_read_header(data, &plan, &deletes, &err)) {
         call_error(call, "%s", err.text);
         return;
@@ -167,12 +161,9 @@ static void load_header(struct call *call, struct slice data)
         call_error(call, CF_NO_MEMORY, err.text);
         return;
     }
-    struct value *value =
-        value_create_shaped(&plan.params, plan.shapes, plan.nlayers, !call_must_obey(call), &status, &err);
-    if (!value) {
-        call_not_made(call, status, &err);
+    struct value *value = call_make(call, &plan.params, plan.shapes, plan.nlayers);
+    if (!value)
         return;
-    }
     cuckoo_set_counts(value_filter(value), 0, deletes);
     call_put(call, value);
     if (value_key_is_new(value, &err))

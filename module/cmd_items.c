@@ -74,14 +74,11 @@ static bool create_filter(struct call *call, const struct bloom_params *params, 
         value = value_create(class, !obeys, &status, &err);
         bloom_class_release(class);
     }
-    if (!value) {
-        call_not_made(call, status, &err);
-        return false;
-    }
+    if (!value)
+        return call_not_made(call, status, &err);
     if (bloom_filter_forgets(value_filter(value)) && !obeys && !window_fits(value_filter(value), &err)) {
         value_free(value);
-        call_not_made(call, BLOOM_LIMIT, &err);
-        return false;
+        return call_not_made(call, BLOOM_LIMIT, &err);
     }
     if (!obeys)
         warn_of_rate(call->ctx, value_filter(value));
@@ -94,9 +91,7 @@ static bool create_filter(struct call *call, const struct bloom_params *params, 
 /* Whether the key for a new filter exists; an error reply if not. */
 static bool has_key(struct call *call, bool keyed, uint64_t key)
 {
-    if (keyed && !key)
-        engine.ReplyWithError(call->ctx, BF_NEW_NO_KEY);
-    return !keyed || key;
+    return !keyed || key || call_refuse(call, BF_NEW_NO_KEY);
 }
 
 HANDLER(cmd_bf_reserve)
@@ -130,10 +125,8 @@ static bool open_for_add(struct call *call, bool *made_out)
         return false;
     if (call->value)
         return true;
-    if (!settings.auto_create && !call_must_obey(call)) {
-        engine.ReplyWithError(call->ctx, BF_NOT_FOUND);
-        return false;
-    }
+    if (!settings.auto_create && !call_must_obey(call))
+        return call_refuse(call, BF_NOT_FOUND);
     struct bf_defaults defaults = call_defaults(call);
     bf_draw_seed(&defaults.params, defaults.fresh_seed);
     *made_out = has_key(call, defaults.keyed, defaults.key) && create_filter(call, &defaults.params, 0);
@@ -165,10 +158,8 @@ static bool open_for_insert(struct call *call, struct bf_insert *insert)
         return false;
     if (call->value)
         return true;
-    if (insert->no_create || (!insert->sized && !settings.auto_create && !call_must_obey(call))) {
-        engine.ReplyWithError(call->ctx, BF_NOT_FOUND);
-        return false;
-    }
+    if (insert->no_create || (!insert->sized && !settings.auto_create && !call_must_obey(call)))
+        return call_refuse(call, BF_NOT_FOUND);
     bf_draw_seed(&insert->params, insert->fresh_seed);
     return has_key(call, insert->keyed, insert->params.key) && create_filter(call, &insert->params, insert->expires_ms);
 }

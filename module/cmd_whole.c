@@ -196,10 +196,8 @@ static bool unite(struct merge *merge, struct value *value, bool obeys)
     if (!bf_merge_shape(it))
         return false;
     uint64_t bytes = bloom_filter_charged(it->made);
-    if (!obeys && !memory_allowed(bytes, bytes, &err)) {
-        call_not_made(call, BLOOM_LIMIT, &err);
-        return false;
-    }
+    if (!obeys && !memory_allowed(bytes, bytes, &err))
+        return call_not_made(call, BLOOM_LIMIT, &err);
     struct bloom_twins twins = {.older = it->destination, .younger = it->made};
     if (it->destination)
         (void)bloom_twins_begin(values_pool(), &twins); /* there are no other adds: one command at a time */

@@ -189,7 +189,7 @@ static int read_head(struct rdb_reader *reader, struct cuckoo_head *head, bool o
 }
 
 struct filling {
-    cuckoo_make_fn *make; /* NULL: the slots are only checked */
+    cuckoo_make_fn *make; /* NULL: the filter is known, or the slots are only checked */
     void *ctx;
     const struct dump_plan *plan;
     struct bloom_filter *filter;
@@ -203,7 +203,7 @@ static int fill(void *ctx, const unsigned char *bytes, size_t len)
 
     if (target->make && target->at == 0)
         TRY(target->make(target->ctx, target->plan, target->layer, &target->filter));
-    if (target->make)
+    if (target->filter)
         bloom_filter_put_bytes(target->filter, target->layer, target->at, bytes, len);
     target->at += len;
     return 0;
@@ -228,7 +228,7 @@ static int read_layers(struct rdb_reader *reader, struct filling *target)
 int cuckoo_read_value(struct rdb_reader *reader, uint64_t type, cuckoo_make_fn *make, void *ctx,
                       struct dump_plan *plan_out)
 {
-    struct filling target = {.make = make, .ctx = ctx, .plan = plan_out};
+    struct filling target = {.make = make, .ctx = ctx, .plan = plan_out, .filter = make ? NULL : ctx};
     unsigned encver = (unsigned)RDB_MODULE_VERSION(type);
     bool own = RDB_MODULE_TYPE(type) == CUCKOO_OWN_TYPE_ID && encver == CUCKOO_OWN_ENCVER;
     struct cuckoo_head head;
@@ -244,7 +244,7 @@ int cuckoo_read_value(struct rdb_reader *reader, uint64_t type, cuckoo_make_fn *
     if (cuckoo_head_plan(&head, plan_out, reader->err) != DUMP_OK)
         return RDB_BAD;
     TRY(read_layers(reader, &target));
-    if (make) {
+    if (target.filter) {
         cuckoo_recount(target.filter);
         cuckoo_set_counts(target.filter, 0, head.deletes);
     }
@@ -258,20 +258,13 @@ bool cuckoo_is_dump(const void *data, size_t len)
     return type == CUCKOO_TYPE_ID || type == CUCKOO_OWN_TYPE_ID;
 }
 
-static int give_filter(void *ctx, const struct dump_plan *plan, unsigned layer, struct bloom_filter **filter_out)
-{
-    (void)plan, (void)layer;
-    *filter_out = ctx;
-    return 0;
-}
-
 static int read_dump(const void *data, size_t len, struct bloom_filter *filter, struct dump_plan *plan,
                      struct errbuf *err)
 {
     struct rdb_reader reader;
     uint64_t id;
     TRY(rdb_open_dump(&reader, data, len, &id, err));
-    TRY(cuckoo_read_value(&reader, id, filter ? give_filter : NULL, filter, plan));
+    TRY(cuckoo_read_value(&reader, id, NULL, filter, plan));
     return rdb_close_dump(&reader);
 }
 

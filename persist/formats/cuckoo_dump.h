@@ -69,6 +69,6 @@ void cuckoo_restore(const void *data, size_t len, struct bloom_filter *filter);
 typedef int cuckoo_make_fn(void *ctx, const struct dump_plan *plan, unsigned layer, struct bloom_filter **filter_out);
 
 /* Reads a value of an RDB file after its type, which has the version of the encoding: the numbers, and the slots.
- * `make` NULL: the slots are skipped. */
+ * `make` NULL: `ctx` is the filter; if that is NULL, too, the slots are skipped. */
 int cuckoo_read_value(struct rdb_reader *reader, uint64_t type, cuckoo_make_fn *make, void *ctx,
                       struct dump_plan *plan_out) __attribute__((warn_unused_result));

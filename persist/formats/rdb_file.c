@@ -75,12 +75,9 @@ static int read_header(struct walk *walk)
 
 static int skip_numbers(struct rdb_reader *reader, uint64_t n, const char *what)
 {
-    uint64_t ignored;
-    int rc = RDB_OK;
-
-    for (; rc == RDB_OK && n > 0; n--)
-        rc = rdb_length(reader, &ignored, what);
-    return rc;
+    for (uint64_t ignored; n > 0; n--)
+        TRY(rdb_length(reader, &ignored, what));
+    return RDB_OK;
 }
 
 /* A fact about the file, and its value. */
@@ -126,20 +123,16 @@ static int skip_slot_import(struct rdb_reader *reader)
 
 static int skip_module_aux(struct rdb_reader *reader)
 {
-    int rc = skip_numbers(reader, 3, "a module's own data"); /* type, opcode, when */
-
-    return rc == RDB_OK ? rdb_skip_module_fields(reader) : rc;
+    TRY(skip_numbers(reader, 3, "a module's own data")); /* type, opcode, when */
+    return rdb_skip_module_fields(reader);
 }
 
 static int read_end(struct walk *walk)
 {
     uint64_t crc = rdb_reader_crc(walk->reader), stored = 0;
-    int rc = RDB_OK;
 
     if (walk->summary->version >= WITH_CHECKSUM)
-        rc = rdb_u64(walk->reader, &stored, "the checksum");
-    if (rc != RDB_OK)
-        return rc;
+        TRY(rdb_u64(walk->reader, &stored, "the checksum"));
     walk->summary->checked = stored != 0;
     walk->summary->end = rdb_reader_offset(walk->reader);
     if (stored != 0 && stored != crc)
@@ -201,10 +194,7 @@ static int read_key(struct walk *walk, unsigned type)
     uint64_t len;
     if (!rdb_knows_type(type, walk->summary->valkey))
         return rdb_bad(reader, "values of type %u are not known", type);
-    int rc = rdb_string_copy(reader, walk->name, sizeof(walk->name), &len, "the name of a key");
-
-    if (rc != RDB_OK)
-        return rc;
+    TRY(rdb_string_copy(reader, walk->name, sizeof(walk->name), &len, "the name of a key"));
     key.name_cut = len > sizeof(walk->name);
     key.name_len = key.name_cut ? sizeof(walk->name) : (size_t)len;
     walk->in_key = true;
@@ -212,20 +202,14 @@ static int read_key(struct walk *walk, unsigned type)
     walk->key_db = walk->db;
     key.kind = rdb_type_name(type, walk->summary->valkey);
     if (type == RDB_TYPE_MODULE_2) {
-        rc = rdb_length(reader, &key.module, "a module's type");
-        if (rc != RDB_OK)
-            return rc;
+        TRY(rdb_length(reader, &key.module, "a module's type"));
         rdb_module_name(key.module, module);
         key.kind = module;
     }
     key.at = rdb_reader_offset(reader);
-    rc = walk->on_key(walk->ctx, &key);
-    if (rc != RDB_OK)
-        return rc;
-    rc = type == RDB_TYPE_MODULE_2 ? rdb_skip_module_fields(reader)
-                                   : rdb_skip_value(reader, type, walk->summary->valkey, &walk->templates);
-    if (rc != RDB_OK)
-        return rc;
+    TRY(walk->on_key(walk->ctx, &key));
+    TRY(type == RDB_TYPE_MODULE_2 ? rdb_skip_module_fields(reader)
+                                  : rdb_skip_value(reader, type, walk->summary->valkey, &walk->templates));
     walk->in_key = false;
     walk->expires_ms = 0;
     walk->summary->keys++;

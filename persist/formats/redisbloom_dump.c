@@ -110,7 +110,7 @@ int redisbloom_restore_plan(const void *data, size_t len, struct dump_plan *plan
     return make_plan(&value, plan_out, err);
 }
 
-static int put_bits(void *ctx, unsigned layer, uint64_t offset, const unsigned char *bytes, size_t len)
+int dump_put_bits(void *ctx, unsigned layer, uint64_t offset, const unsigned char *bytes, size_t len)
 {
     bloom_filter_put_bytes(ctx, layer, offset, bytes, len);
     return 0;
@@ -119,7 +119,7 @@ static int put_bits(void *ctx, unsigned layer, uint64_t offset, const unsigned c
 void redisbloom_restore(const void *data, size_t len, struct bloom_filter *filter)
 {
     struct redisbloom_filter value;
-    int rc = read_dump(data, len, &value, put_bits, filter, NULL);
+    int rc = read_dump(data, len, &value, dump_put_bits, filter, NULL);
 
     CHECK(rc == DUMP_OK); /* read before */
     for (unsigned i = 0; i < value.nlayers; i++)

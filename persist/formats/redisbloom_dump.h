@@ -41,6 +41,9 @@ void redisbloom_restore(const void *data, size_t len, struct bloom_filter *filte
 bool redisbloom_place(const struct bloom_filter *filter, uint64_t iterator, size_t len, unsigned *layer_out,
                       uint64_t *offset_out);
 
+/* rdb_bits_fn: puts them into the filter `ctx`. */
+int dump_put_bits(void *ctx, unsigned layer, uint64_t offset, const unsigned char *bytes, size_t len);
+
 /* ---- BF.LOADCHUNK ---- */
 
 /* A load under way: chunks of bits may come in any order, of any size, and repeatedly. Internal. */

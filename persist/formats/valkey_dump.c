@@ -187,18 +187,12 @@ int valkey_restore_plan(enum valkey_form form, const void *data, size_t len, str
     return valkey_plan(&value, (unsigned)value.nlayers, plan_out, err);
 }
 
-static int put_bits(void *ctx, unsigned layer, uint64_t offset, const unsigned char *bytes, size_t len)
-{
-    bloom_filter_put_bytes(ctx, layer, offset, bytes, len);
-    return 0;
-}
-
 void valkey_restore(enum valkey_form form, const void *data, size_t len, struct bloom_filter *filter)
 {
     struct valkey_filter value;
     struct errbuf err = {""};
 
-    CHECK(read_value(form, data, len, &value, put_bits, filter, &err) == RDB_OK); /* read before */
+    CHECK(read_value(form, data, len, &value, dump_put_bits, filter, &err) == RDB_OK); /* read before */
     for (unsigned i = 0; i < value.nlayers; i++)
         bloom_filter_set_items(filter, i, value.layers[i].items);
 }

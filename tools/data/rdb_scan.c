@@ -12,7 +12,8 @@
 #include "alloc.h"
 #include "log_text.h"
 #include "output.h"
-#include "redisbloom_format.h"
+#include "redisbloom_dump.h"
+#include "slice.h"
 #include "valkey_dump.h"
 #include "errbuf.h"
 
@@ -59,17 +60,6 @@ static int check_status(int rc, struct errbuf *err)
 
 /* ---- contents of the file ---- */
 
-static char *copy_of(const char *bytes, size_t len)
-{
-    char *copy = malloc(len + 1);
-
-    if (copy) {
-        memcpy(copy, bytes, len);
-        copy[len] = '\0';
-    }
-    return copy;
-}
-
 static void count_kind(struct rdb_scan *scan, const char *kind)
 {
     size_t i = 0;
@@ -111,7 +101,7 @@ static int on_key(void *ctx, const struct rdb_key *key)
     TRY(GROW(scan->found, scan->n, scan->room));
     struct rdb_found *found = &scan->found[scan->n];
     *found = (struct rdb_found){.db = key->db,
-                                .name = copy_of(key->name, key->name_len),
+                                .name = slice_copy((struct slice){key->name, key->name_len}),
                                 .name_len = key->name_len,
                                 .expires_ms = key->expires_ms,
                                 .cuckoo = types[type].cuckoo,
@@ -131,7 +121,7 @@ void rdb_scan_refuse(struct rdb_scan *scan, struct rdb_found *found, const char 
     if (found->reason)
         return;
     scan->bytes -= found->bytes;
-    found->reason = copy_of(reason, strlen(reason));
+    found->reason = strdup(reason);
 }
 
 /* ---- kinds of the filters ---- */
@@ -146,11 +136,12 @@ struct numbers {
     struct place place;
 };
 
-static int read_redisbloom(struct rdb_reader *reader, unsigned version, struct numbers *numbers)
+static int read_redisbloom(struct rdb_reader *reader, unsigned version, struct numbers *numbers,
+                           struct bloom_filter *filter)
 {
     struct redisbloom_filter *value = &numbers->redisbloom;
     struct dump_plan *plan = &numbers->plan;
-    TRY(redisbloom_read(reader, version, value, NULL, NULL));
+    TRY(redisbloom_read(reader, version, value, filter ? dump_put_bits : NULL, filter));
     TRY(redisbloom_check(value, &plan->params, plan->shapes, &plan->bytes, reader->err));
     plan->nlayers = (unsigned)value->nlayers;
     for (unsigned i = 0; i < plan->nlayers; i++)
@@ -158,19 +149,20 @@ static int read_redisbloom(struct rdb_reader *reader, unsigned version, struct n
     return 0;
 }
 
-static int read_valkey(struct rdb_reader *reader, unsigned version, struct numbers *numbers)
+static int read_valkey(struct rdb_reader *reader, unsigned version, struct numbers *numbers,
+                       struct bloom_filter *filter)
 {
     struct valkey_filter *value = &numbers->valkey;
-    TRY(valkey_read(reader, version, value, NULL, NULL));
+    TRY(valkey_read(reader, version, value, filter ? dump_put_bits : NULL, filter));
     TRY(valkey_plan(value, (unsigned)value->nlayers, &numbers->plan, reader->err));
     for (unsigned i = 0; i < value->nlayers; i++)
         numbers->items[i] = value->layers[i].items;
     return 0;
 }
 
-/* Reads all of a value, and gives its numbers. */
-static int read_numbers(struct rdb_scan *scan, const struct rdb_found *found, struct numbers *numbers,
-                        struct errbuf *err)
+/* Reads all of a value: its numbers, and its bits into the filter, NULL for none. */
+static int read_value(struct rdb_scan *scan, const struct rdb_found *found, struct numbers *numbers,
+                      struct bloom_filter *filter, struct errbuf *err)
 {
     unsigned version = RDB_MODULE_VERSION(found->type);
     struct rdb_reader reader;
@@ -179,9 +171,9 @@ static int read_numbers(struct rdb_scan *scan, const struct rdb_found *found, st
     memset(numbers->items, 0, sizeof(numbers->items));
     numbers->plan.items = 0;
     if (found->cuckoo)
-        return cuckoo_read_value(&reader, found->type, NULL, NULL, &numbers->plan);
-    return RDB_MODULE_TYPE(found->type) == VALKEY_TYPE_ID ? read_valkey(&reader, version, numbers)
-                                                          : read_redisbloom(&reader, version, numbers);
+        return cuckoo_read_value(&reader, found->type, NULL, filter, &numbers->plan);
+    return RDB_MODULE_TYPE(found->type) == VALKEY_TYPE_ID ? read_valkey(&reader, version, numbers, filter)
+                                                          : read_redisbloom(&reader, version, numbers, filter);
 }
 
 static void look_at(struct rdb_scan *scan, struct rdb_found *found, struct numbers *numbers)
@@ -189,7 +181,7 @@ static void look_at(struct rdb_scan *scan, struct rdb_found *found, struct numbe
     const struct dump_plan *plan = &numbers->plan;
     struct errbuf err = {{0}};
 
-    if (check_status(read_numbers(scan, found, numbers, &err), &err) != 0) {
+    if (check_status(read_value(scan, found, numbers, NULL, &err), &err) != 0) {
         rdb_scan_refuse(scan, found, err.text);
         return;
     }
@@ -273,43 +265,15 @@ void rdb_scan_close(struct rdb_scan *scan)
 
 /* ---- one filter with its bits ---- */
 
-static int put_bits(void *ctx, unsigned layer, uint64_t offset, const unsigned char *bytes, size_t len)
-{
-    bloom_filter_put_bytes(ctx, layer, offset, bytes, len);
-    return 0;
-}
-
-static int give_filter(void *ctx, const struct dump_plan *plan, unsigned layer, struct bloom_filter **filter_out)
-{
-    (void)plan, (void)layer;
-    *filter_out = ctx;
-    return 0;
-}
-
-static int read_bits(struct rdb_scan *scan, const struct rdb_found *found, struct numbers *numbers,
-                     struct bloom_filter *filter, struct errbuf *err)
-{
-    unsigned version = RDB_MODULE_VERSION(found->type);
-    struct rdb_reader reader;
-
-    read_from(&reader, &numbers->place, scan, found->at, err);
-    if (found->cuckoo)
-        return cuckoo_read_value(&reader, found->type, give_filter, filter, &numbers->plan);
-    if (RDB_MODULE_TYPE(found->type) == VALKEY_TYPE_ID)
-        TRY(valkey_read(&reader, version, &numbers->valkey, put_bits, filter));
-    else
-        TRY(redisbloom_read(&reader, version, &numbers->redisbloom, put_bits, filter));
-    for (unsigned i = 0; i < numbers->plan.nlayers; i++)
-        bloom_filter_set_items(filter, i, numbers->items[i]);
-    return 0;
-}
-
 static int load(struct rdb_scan *scan, const struct rdb_found *found, struct bloom_pool *pool, struct numbers *numbers,
                 struct bloom_filter **filter_out, struct errbuf *err)
 {
-    TRY(read_numbers(scan, found, numbers, err));
+    TRY(read_value(scan, found, numbers, NULL, err));
     TRY(bloom_filter_create(pool, &numbers->plan.params, numbers->plan.shapes, numbers->plan.nlayers, filter_out, err));
-    return read_bits(scan, found, numbers, *filter_out, err);
+    TRY(read_value(scan, found, numbers, *filter_out, err));
+    for (unsigned i = 0; !found->cuckoo && i < numbers->plan.nlayers; i++)
+        bloom_filter_set_items(*filter_out, i, numbers->items[i]);
+    return 0;
 }
 
 int rdb_scan_load(struct rdb_scan *scan, const struct rdb_found *found, struct bloom_pool *pool,

@@ -131,11 +131,8 @@ void redisbloom_restore(const void *data, size_t len, struct bloom_filter *filte
 int redisbloom_load_begin(struct redisbloom_load *load, const void *data, size_t len, struct errbuf *err)
 {
     struct redisbloom_filter value;
-    int rc = redisbloom_read_header(data, len, &value, err) == RDB_OK ? DUMP_OK : DUMP_BAD;
-
-    STEP(rc, make_plan(&value, &load->plan, err));
-    if (rc != DUMP_OK)
-        return rc;
+    TRY(redisbloom_read_header(data, len, &value, err) == RDB_OK ? DUMP_OK : DUMP_BAD);
+    TRY(make_plan(&value, &load->plan, err));
     load->header = crc64(0, data, len);
     load->bytes = sum_bytes(&value);
     load->missing = load->bytes;

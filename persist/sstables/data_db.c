@@ -203,10 +203,8 @@ static int load_chunk(struct data_db *data, uint64_t i, struct errbuf *err)
     if (data->chunk == i)
         return 0;
     data->chunk = data->nchunks;
-    int rc = find_chunk(data, i, &from, &n, err);
-    STEP(rc, fs_read_all(data->fs, data->fd, data->packed, n + CHECKSUM, from));
-    if (rc != 0)
-        return rc;
+    TRY(find_chunk(data, i, &from, &n, err));
+    TRY(fs_read_all(data->fs, data->fd, data->packed, n + CHECKSUM, from));
     if (crc32(0, data->packed, (uInt)n) != be32_get(data->packed + n))
         return errbuf_fail(err, SSTABLE_KEYS_DAMAGED,
                            "Data.db is damaged: the chunk at byte %" PRIu64 " does not match its checksum", from);

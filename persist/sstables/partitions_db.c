@@ -155,9 +155,7 @@ static int read_place(struct partitions_db *trie, const struct node *node, struc
     unsigned bytes = node->payload_bits;
     place->has_hash = bytes >= 8;
     if (place->has_hash) {
-        int rc = copy(trie, at, &place->hash, 1);
-        if (rc != 0)
-            return rc;
+        TRY(copy(trie, at, &place->hash, 1));
         bytes -= 7;
         at++;
     }

@@ -249,10 +249,8 @@ int summary_db_last(const struct fsops *fs, const char *path, const struct sstab
                     unsigned char key_out[SSTABLE_KEY_MAX], size_t *len_out)
 {
     struct summary summary = {.fs = fs};
-    int rc = fs->open(fs->ctx, path, FS_READ, &summary.fd);
-    if (rc != 0)
-        return rc;
-    rc = read_last(&summary, name, key_out, len_out);
+    TRY(fs->open(fs->ctx, path, FS_READ, &summary.fd));
+    int rc = read_last(&summary, name, key_out, len_out);
     fs->close(fs->ctx, summary.fd);
     return rc;
 }

@@ -220,15 +220,12 @@ static int write_manifest(struct commit *commit, struct errbuf *err)
 {
     struct save *save = commit->save;
     struct record_writer *manifest = &save->manifest;
-    int rc = write_carried(save, err);
-
-    STEP(rc, order_index(save, &commit->made.index, err));
-    if (rc != 0)
-        return rc;
+    TRY(write_carried(save, err));
+    TRY(order_index(save, &commit->made.index, err));
     save->summary->filters = commit->made.index.count;
     fill_header(commit);
     TRY(manifest_check_numbers(&commit->made.save, err));
-    rc = manifest_format_save(&manifest->pending, &commit->made.save);
+    int rc = manifest_format_save(&manifest->pending, &commit->made.save);
     STEP(rc, record_written(manifest));
     if (rc == 0) {
         commit->made.end_offset = record_writer_offset(manifest);
@@ -258,12 +255,9 @@ static int publish(struct store *store, struct errbuf *err)
 {
     const struct fsops *fs = store->fs;
     struct path draft, path;
-    int rc = path_root(store, &draft, "MANIFEST.new", err);
-
-    STEP(rc, path_root(store, &path, MANIFEST_NAME, err));
-    if (rc != 0)
-        return rc;
-    rc = fs->rename(fs->ctx, draft.text, path.text);
+    TRY(path_root(store, &draft, "MANIFEST.new", err));
+    TRY(path_root(store, &path, MANIFEST_NAME, err));
+    int rc = fs->rename(fs->ctx, draft.text, path.text);
     STEP(rc, fs->sync_dir(fs->ctx, store->dir));
     store->in_doubt = rc != 0;
     if (rc == 0)

@@ -134,11 +134,8 @@ static int read_packed_layer(struct bits_reader *reader, const struct manifest_f
 {
     const unsigned char *bytes;
     size_t size = (size_t)filterdb_bytes(view->shape.nwords);
-    int rc = pack_read(&reader->packs, record->pack, offset, size, &bytes, NULL, err);
-
-    if (rc != 0)
-        return rc;
-    rc = layer_decode(bytes, view, record->layers[i].xxh3, err);
+    TRY(pack_read(&reader->packs, record->pack, offset, size, &bytes, NULL, err));
+    int rc = layer_decode(bytes, view, record->layers[i].xxh3, err);
     if (rc != 0)
         errbuf_prefix(err, FILTERS_DIR "/%" PRIu64 ".pack: layer %u, at byte %" PRIu64, record->pack, i, offset);
     return rc;

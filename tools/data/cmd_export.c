@@ -367,11 +367,8 @@ static int read_pack(const char *path, unsigned char **bytes_out, size_t *len_ou
     unsigned char *bytes = NULL;
     uint64_t size = 0;
     int fd;
-    int rc = fs->open(fs->ctx, path, FS_READ, &fd);
-
-    if (rc != 0)
-        return rc;
-    rc = fs->size(fs->ctx, fd, &size);
+    TRY(fs->open(fs->ctx, path, FS_READ, &fd));
+    int rc = fs->size(fs->ctx, fd, &size);
     if (rc == 0 && !(bytes = malloc((size_t)size + 1)))
         rc = -ENOMEM;
     STEP(rc, fs_read_all(fs, fd, bytes, (size_t)size, 0));

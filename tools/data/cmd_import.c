@@ -96,14 +96,11 @@ static void on_release(void *ctx, struct store_item *item)
 static int open_store(struct import *import)
 {
     struct errbuf err = {{0}};
-    int rc = import_store_open(COMMAND, import->datadir, &import->store);
-
-    if (rc != TOOL_OK)
-        return rc;
+    TRY(import_store_open(COMMAND, import->datadir, &import->store));
     const struct store_checkpoint checkpoint = store_checkpoint(import->store);
     if (!tool_key_of(&checkpoint.databases, import->db, "", import->name, strlen(import->name), &import->key))
         return tool_misused(COMMAND, "the name is longer than %d bytes", STORE_MAX_NAME);
-    rc = store_find(import->store, import->key.bytes, import->key.len, NULL, &err);
+    int rc = store_find(import->store, import->key.bytes, import->key.len, NULL, &err);
     if (rc == 0)
         return tool_failed(COMMAND, "%s: the filter '%s' already exists", import->datadir, import->name);
     if (rc != STORE_NOT_FOUND)

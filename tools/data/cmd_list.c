@@ -166,12 +166,10 @@ static int run_list(const struct tool_args *args)
     const struct manifest_sink sink = {.on_filter = print_filter, .ctx = &list};
     struct errbuf err = {{0}};
 
-    int rc = tool_read_database(args, &list.db);
-    if (rc != TOOL_OK)
-        return rc;
+    TRY(tool_read_database(args, &list.db));
     list.databases = tool_read_databases(list.datadir);
     output_begin(&list.out, args, true);
-    rc = tool_read_manifest(list.datadir, &sink, NULL, &err);
+    int rc = tool_read_manifest(list.datadir, &sink, NULL, &err);
     if (rc != TOOL_OK) {
         print_readable(&list);
         rc = tool_failed(COMMAND, "%s", err.text);

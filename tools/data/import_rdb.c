@@ -373,12 +373,9 @@ static int read_options(struct import *import, const struct tool_args *args)
 
 static int fill(struct import *import, const char *datadir)
 {
-    int rc = import_store_open(COMMAND, datadir, &import->store);
-
-    if (rc != TOOL_OK)
-        return rc;
+    TRY(import_store_open(COMMAND, datadir, &import->store));
     import->databases = store_checkpoint(import->store).databases;
-    rc = refuse_known_names(import);
+    int rc = refuse_known_names(import);
     if (rc == TOOL_OK && !import->list)
         rc = save(import);
     return rc;

@@ -109,15 +109,12 @@ static int query_input(struct query *query, const struct filter_file *file, cons
     struct item_input input;
     struct bloom_alone loaded;
     struct errbuf err = {{0}};
-    int rc = item_input_open(&input, NULL, args, true);
-
-    if (rc != TOOL_OK)
-        return rc;
+    TRY(item_input_open(&input, NULL, args, true));
     if (loaded_filter_read(&loaded, file, NULL, &err) != 0) {
         item_input_close(&input);
         return tool_failed(COMMAND, "%s: %s", query->path, err.text);
     }
-    rc = query_batches(query, &input, loaded.filter);
+    int rc = query_batches(query, &input, loaded.filter);
     bloom_alone_deinit(&loaded);
     item_input_close(&input);
     return rc;
@@ -149,13 +146,10 @@ static int run_query(const struct tool_args *args)
                           .nul = tool_option(args, "-0") != NULL};
     struct filter_file file;
     struct errbuf err = {{0}};
-    int rc = check_options(args);
-
-    if (rc != TOOL_OK)
-        return rc;
+    TRY(check_options(args));
     if (filter_open(&file, query.path, tool_option(args, "--variant"), &err) != 0)
         return tool_failed(COMMAND, "%s: %s", query.path, err.text);
-    rc = key_option_read(args, file.key, query.path, &query.secret);
+    int rc = key_option_read(args, file.key, query.path, &query.secret);
     if (rc != TOOL_OK) {
         filter_file_close(&file);
         return rc;

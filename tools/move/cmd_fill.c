@@ -111,10 +111,7 @@ static int refuse_pipe(void)
 static int take_over(struct fill *fill)
 {
     bool keyed = fill->old.keyed;
-    int rc = filter_kind_read(&fill->server, slice_of(fill->name), &fill->old);
-
-    if (rc != TOOL_OK)
-        return rc;
+    TRY(filter_kind_read(&fill->server, slice_of(fill->name), &fill->old));
     if (fill->old.exists && fill->rate == 0 && fill->old.rate == 0)
         return tool_failed(COMMAND, "%s: --error is missing: the server does not report the rate of '%s'",
                            fill->server.url.shown, fill->name);

@@ -164,9 +164,7 @@ static int scan_page(struct scan *scan)
     struct resp_reply reply;
 
     PEER_PUT(&scan->server->peer, slice_of("SCAN"), slice_of(scan->cursor), slice_of("COUNT"), slice_of("1000"));
-    int rc = server_call_any_reply(scan->server, &reply);
-    if (rc != TOOL_OK)
-        return rc;
+    TRY(server_call_any_reply(scan->server, &reply));
     struct slice text = resp_reply_text(&reply, reply.count > 2 ? 1 : 0);
     if (reply.count < 3 || reply.nodes[2].kind != RESP_REPLY_ARRAY || text.len >= sizeof(scan->cursor))
         return tool_failed(COMMAND, "%s answers: %.*s", scan->server->url.shown, (int)text.len, text.ptr);

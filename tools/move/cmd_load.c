@@ -82,9 +82,7 @@ static int send_filter(struct load *load)
 
     if (!load->replace)
         return send_chunks(load, name);
-    int rc = send_chunks(load, temp);
-    if (rc != TOOL_OK)
-        return rc;
+    TRY(send_chunks(load, temp));
     PEER_PUT(&load->server.peer, slice_of("RENAME"), temp, name);
     return server_call_reply(&load->server, &reply);
 }

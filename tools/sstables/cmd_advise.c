@@ -82,10 +82,8 @@ static int look_at_filter(const struct table *files, struct counted_sstable *sst
 {
     struct filter_file file;
     struct bloom_state state;
-    int rc = filter_file_open(&file, fsops_posix(), files->filter, NULL, err);
-    if (rc != 0)
-        return rc;
-    rc = filter_file_state(&file, NULL, NULL, &state);
+    TRY(filter_file_open(&file, fsops_posix(), files->filter, NULL, err));
+    int rc = filter_file_state(&file, NULL, NULL, &state);
     sstable->bytes = filterdb_bytes(file.shape.nwords);
     filter_file_close(&file);
     if (rc != 0)

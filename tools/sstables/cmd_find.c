@@ -179,10 +179,8 @@ static int run_find(const struct tool_args *args)
     struct find_report report = {.status = TOOL_OK};
     static struct find_server server;
     bool is_server, go_on = true;
-    int rc = find_keys_open(&report.keys, args);
-    if (rc != TOOL_OK)
-        return rc;
-    rc = open_place(&server, args, &is_server);
+    TRY(find_keys_open(&report.keys, args));
+    int rc = open_place(&server, args, &is_server);
     if (rc != TOOL_OK) {
         find_server_close(&server);
         find_keys_close(&report.keys);

@@ -271,10 +271,8 @@ static int write_toc(const char *path, const struct table_toc *toc)
     struct stat old;
     if (stat(path, &old) != 0)
         return -errno;
-    int rc = new_file_open(&file, path, true, &err);
-    if (rc != 0)
-        return rc;
-    rc = fs_write_all(fsops_posix(), file.fd, toc->text, toc->len, 0);
+    TRY(new_file_open(&file, path, true, &err));
+    int rc = fs_write_all(fsops_posix(), file.fd, toc->text, toc->len, 0);
     if (rc == 0 && (fchown(file.fd, old.st_uid, old.st_gid) != 0 || fchmod(file.fd, old.st_mode & 07777) != 0))
         rc = -errno;
     return new_file_end(&file, rc, &err);
@@ -350,10 +348,8 @@ static int put_in_place(struct rebuild *rebuild, struct errbuf *err)
     const char *path = rebuild->output ? rebuild->output : rebuild->table.filter;
     struct backup backup = {""};
     struct new_file file;
-    int rc = new_file_open(&file, path, !rebuild->output || rebuild->force, err);
-    if (rc != 0)
-        return rc;
-    rc = write_filter(rebuild, &file, err);
+    TRY(new_file_open(&file, path, !rebuild->output || rebuild->force, err));
+    int rc = write_filter(rebuild, &file, err);
     if (rc == 0 && !rebuild->output && rebuild->backup && rebuild->old.st_nlink)
         rc = keep_old(rebuild, &backup, err);
     struct errbuf of_end = {{0}};

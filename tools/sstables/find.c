@@ -25,9 +25,7 @@ int find_keys_open(struct find_keys *keys, const struct tool_args *args)
     if (path && keys->narguments)
         return tool_misused(command, "give keys or --keys-from FILE, not both");
     const struct item_form form = {.keys = true};
-    int rc = path ? item_input_open_as(&keys->input, path, args, &form) : TOOL_OK;
-    if (rc != TOOL_OK)
-        return rc;
+    TRY(path ? item_input_open_as(&keys->input, path, args, &form) : TOOL_OK);
     size_t n = path ? KEYS + BLOOM_BATCH : keys->narguments;
     keys->h1 = malloc(n * sizeof(*keys->h1));
     keys->h2 = malloc(n * sizeof(*keys->h2));
@@ -318,9 +316,7 @@ static int take_reply(struct find_server *server, struct find_report *report, si
 {
     struct resp_reply reply;
     struct reply_parts parts;
-    int rc = server_call_reply(&server->call, &reply);
-    if (rc != TOOL_OK)
-        return rc;
+    TRY(server_call_reply(&server->call, &reply));
     if (!read_parts(&reply, n, &parts))
         return tool_failed(FIND_COMMAND, "%s: unexpected reply to BF.FIND", server->call.url.shown);
     size_t at = parts.found + 1;

@@ -79,10 +79,8 @@ static int last_of_trie(const struct table *table, struct bloom_hash *hash_out)
     struct sstable_keys *keys;
     struct errbuf ignored;
     struct sstable_key key;
-    int rc = sstable_keys_open(&keys, fsops_posix(), table->path, &table->name, &ignored);
-    if (rc != 0)
-        return rc;
-    rc = sstable_keys_from_end(keys) ? sstable_keys_next(keys, &key, &ignored) : -ENOENT;
+    TRY(sstable_keys_open(&keys, fsops_posix(), table->path, &table->name, &ignored));
+    int rc = sstable_keys_from_end(keys) ? sstable_keys_next(keys, &key, &ignored) : -ENOENT;
     if (rc == SSTABLE_KEYS_ONE)
         *hash_out = key.hash;
     sstable_keys_close(keys);

@@ -163,6 +163,28 @@ static void expect_missed(const char *command, const char *says)
     shell("rm -r *");
 }
 
+/* The save that makes the next start miss nothing is over when clients are served, however long it takes. */
+DAEMON_TEST(daemon_under_test, log_losses, a_loss_is_accepted_once_although_the_process_is_killed_at_once)
+{
+    static const char *const slow[] = {"--aof-load-damaged", "yes", "--save-rate-limit", "1mb", NULL};
+    redisContext *client = client_start(&daemon_under_test, always);
+    expect(client, "+OK", "BF.RESERVE big 0.001 1000000");
+    expect(client, ":1", "BF.ADD big x");
+    expect(client, ":1", "BF.ADD big y");
+    size_t len = file_end(AT("log/00000001.log"));
+    expect(client, ":1", "BF.ADD big z");
+    expect(client, "(Server closed the connection)", "SHUTDOWN NOSAVE");
+    redisFree(client);
+    daemon_wait(&daemon_under_test);
+    file_truncate(AT("log/00000001.log"), len);
+    daemon_start(&daemon_under_test, slow);
+    daemon_kill(&daemon_under_test);
+    daemon_start(&daemon_under_test, always);
+    client = client_open(PORT);
+    expect(client, ":1", "BF.EXISTS big x");
+    redisFree(client);
+}
+
 /* Whether it had records is not known: the process may have had no room for a segment. */
 DAEMON_TEST(daemon_under_test, log_losses, a_pending_file_that_is_removed_is_missed)
 {

@@ -1,32 +1,22 @@
 #include "quoted.h"
 
+#include <string.h>
+
 #include "bytes.h"
 
 /* Returns the byte of an escape in double quotes. *read is after the backslash and moves past the escape. */
 static char unescape(const char **read, const char *end)
 {
+    static const char letters[] = "nrtba", bytes[] = "\n\r\t\b\a";
     const char *p = *read;
-
     int byte = end - p >= 3 && p[0] == 'x' ? hex_byte(p + 1) : -1;
     if (byte >= 0) {
         *read = p + 3;
         return (char)byte;
     }
     *read = p + 1;
-    switch (p[0]) {
-    case 'n':
-        return '\n';
-    case 'r':
-        return '\r';
-    case 't':
-        return '\t';
-    case 'b':
-        return '\b';
-    case 'a':
-        return '\a';
-    default:
-        return p[0];
-    }
+    const char *at = memchr(letters, p[0], sizeof(letters) - 1);
+    return at ? bytes[at - letters] : p[0];
 }
 
 bool quoted_take(const char **read, const char *end, char **write)

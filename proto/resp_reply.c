@@ -3,6 +3,7 @@
  * missing elements, and the searched part of the current line. */
 #include "resp_reply.h"
 
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,34 +20,11 @@ void resp_reply_reader_deinit(struct resp_reply_reader *reader)
 /* The kinds of elements by their first byte. */
 enum form { FORM_NONE, FORM_LINE, FORM_NUMBER, FORM_BOOL, FORM_NULL, FORM_STRING, FORM_ERROR_STRING, FORM_ITEMS };
 
-static enum form form_of(char first)
-{
-    switch (first) {
-    case '+':
-    case '-':
-    case ',':
-    case '(':
-        return FORM_LINE;
-    case ':':
-        return FORM_NUMBER;
-    case '#':
-        return FORM_BOOL;
-    case '_':
-        return FORM_NULL;
-    case '$':
-    case '=':
-        return FORM_STRING;
-    case '!':
-        return FORM_ERROR_STRING;
-    case '*':
-    case '~':
-    case '%':
-    case '>':
-        return FORM_ITEMS;
-    default:
-        return FORM_NONE;
-    }
-}
+static const unsigned char forms[1 + UCHAR_MAX] = {
+    ['+'] = FORM_LINE,  ['-'] = FORM_LINE,  [','] = FORM_LINE,         ['('] = FORM_LINE,   [':'] = FORM_NUMBER,
+    ['#'] = FORM_BOOL,  ['_'] = FORM_NULL,  ['!'] = FORM_ERROR_STRING, ['$'] = FORM_STRING, ['='] = FORM_STRING,
+    ['*'] = FORM_ITEMS, ['~'] = FORM_ITEMS, ['%'] = FORM_ITEMS,        ['>'] = FORM_ITEMS,
+};
 
 /* An element whose place in the reply is not known yet. */
 struct element {
@@ -93,7 +71,7 @@ static bool read_element(const char *line, size_t len, size_t header, struct ele
 {
     struct slice value = {line + 1, len - 1};
     *element = (struct element){.bytes = header};
-    switch (form_of(line[0])) {
+    switch ((enum form)forms[(unsigned char)line[0]]) {
     case FORM_LINE:
         element->node = (struct resp_reply_node){.kind = line[0] == '+'   ? RESP_REPLY_STATUS
                                                          : line[0] == '-' ? RESP_REPLY_ERROR

@@ -2,6 +2,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "bytes.h"
 #include "clock.h"
@@ -19,23 +20,9 @@ static void append_text(struct buf *out, const char *text)
 /* The letter after the backslash, or 0 for a byte that has none. */
 static char escape_letter(unsigned char c)
 {
-    switch (c) {
-    case '\n':
-        return 'n';
-    case '\r':
-        return 'r';
-    case '\t':
-        return 't';
-    case '\a':
-        return 'a';
-    case '\b':
-        return 'b';
-    case '"':
-    case '\\':
-        return (char)c;
-    default:
-        return 0;
-    }
+    static const char bytes[] = "\n\r\t\a\b\"\\", letters[] = "nrtab\"\\";
+    const char *at = memchr(bytes, c, sizeof(bytes) - 1);
+    return at ? letters[at - bytes] : 0;
 }
 
 /* In quotes, with escapes for everything that is not printable ASCII: a line stays a line. */

@@ -391,33 +391,24 @@ struct acl_user *acl_user_copy(const struct acl_user *user)
 
 const char *acl_fault_text(enum acl_fault fault)
 {
-    switch (fault) {
-    case ACL_FAULT_UNKNOWN:
-        return "Unknown command or category name in ACL";
-    case ACL_FAULT_SYNTAX:
-        return "Syntax error";
-    case ACL_FAULT_ALL_KEYS:
-        return "Adding a pattern after the * pattern (or the 'allkeys' flag) is not valid and does not have any "
-               "effect. Try 'resetkeys' to start with an empty list of patterns";
-    case ACL_FAULT_ALL_CHANNELS:
-        return "Adding a pattern after the * pattern (or the 'allchannels' flag) is not valid and does not have any "
-               "effect. Try 'resetchannels' to start with an empty list of channels";
-    case ACL_FAULT_NO_PASSWORD:
-        return "The password you are trying to remove from the user does not exist";
-    case ACL_FAULT_HASH:
-        return "The password hash must be exactly 64 characters and contain only lowercase hexadecimal characters";
-    case ACL_FAULT_FIRST_ARG:
-        return "Allowing first-arg of a subcommand is not supported";
-    case ACL_FAULT_LONG:
-        return "A pattern has at most 4096 bytes";
-    case ACL_FAULT_MANY:
-        return "A user has at most 1000 rules: passwords, patterns, commands, categories and selectors together";
-    case ACL_FAULT_PASSWORDS:
-        return "A user has at most 64 passwords";
-    case ACL_FAULT_MEMORY:
-        return "out of memory";
-    case ACL_GOOD:
-        break;
-    }
-    return "Wrong format";
+    static const char *const texts[] = {
+        [ACL_FAULT_UNKNOWN] = "Unknown command or category name in ACL",
+        [ACL_FAULT_SYNTAX] = "Syntax error",
+        [ACL_FAULT_ALL_KEYS] =
+            "Adding a pattern after the * pattern (or the 'allkeys' flag) is not valid and does not have any "
+            "effect. Try 'resetkeys' to start with an empty list of patterns",
+        [ACL_FAULT_ALL_CHANNELS] =
+            "Adding a pattern after the * pattern (or the 'allchannels' flag) is not valid and does not have any "
+            "effect. Try 'resetchannels' to start with an empty list of channels",
+        [ACL_FAULT_NO_PASSWORD] = "The password you are trying to remove from the user does not exist",
+        [ACL_FAULT_HASH] =
+            "The password hash must be exactly 64 characters and contain only lowercase hexadecimal characters",
+        [ACL_FAULT_FIRST_ARG] = "Allowing first-arg of a subcommand is not supported",
+        [ACL_FAULT_LONG] = "A pattern has at most 4096 bytes",
+        [ACL_FAULT_MANY] =
+            "A user has at most 1000 rules: passwords, patterns, commands, categories and selectors together",
+        [ACL_FAULT_PASSWORDS] = "A user has at most 64 passwords",
+        [ACL_FAULT_MEMORY] = "out of memory",
+    };
+    return fault > ACL_GOOD && (size_t)fault < sizeof(texts) / sizeof(texts[0]) ? texts[fault] : "Wrong format";
 }

@@ -132,7 +132,8 @@ static void fetch(const struct bloom_batch *batch, const struct bloom_layer *lay
     prefetch(batch, layer, count);
     for (unsigned i = 0; i < OLDER_AHEAD && (layer = bloom_layer_older(layer)); i++)
         if (layer_bytes(layer) > CACHE_BYTES)
-            prefetch(batch, layer, bloom_geometry_first_bits(layer->geometry));
+            prefetch(batch, layer,
+                     layer->geometry->walk == BLOOM_WALK_BLOCK ? 1 : bloom_geometry_first_bits(layer->geometry));
 }
 
 static void hash_batch(struct bloom_batch *batch, const struct bloom_layer *layer, const struct bloom_item *items,

@@ -205,10 +205,15 @@ static inline uint64_t bloom_walk_next_prime(struct bloom_walk *walk)
     return bloom_reduce_unsigned(u, walk);
 }
 
+/* The first word of the item's block. */
+static inline uint64_t bloom_walk_block(const struct bloom_walk *walk)
+{
+    return (uint64_t)(((unsigned __int128)walk->at * walk->bits) >> 64) * BLOCK_WORDS + walk->shift;
+}
+
 static inline uint64_t bloom_walk_next_in_block(struct bloom_walk *walk)
 {
-    uint64_t block = (uint64_t)(((unsigned __int128)walk->at * walk->bits) >> 64);
-    uint64_t bit = (block * BLOCK_WORDS + walk->shift) * 64 + (walk->step >> 55);
+    uint64_t bit = bloom_walk_block(walk) * 64 + (walk->step >> 55);
 
     walk->step *= BLOOM_WALK_MIX;
     return bit;

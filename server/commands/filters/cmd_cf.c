@@ -18,7 +18,7 @@
 
 #define PLAN_WORD 64 /* bytes of the longest word of a plan */
 
-#define AHEAD 32u /* items whose buckets are fetched before the first is looked for */
+#define AHEAD 32u /* items whose buckets are being fetched */
 
 /* ---- finding and creating ---- */
 
@@ -323,15 +323,24 @@ static struct bloom_filter *same_filter(struct bf_call *call, uint64_t id)
     return filter && call->entry->id == id && bloom_filter_missing_key(filter) == 0 ? filter : NULL;
 }
 
-/* Hashes n items, at most AHEAD, from argument `from` on, and fetches their buckets. */
-static void hash_items(struct command_ctx *ctx, const struct bloom_filter *filter, size_t from, size_t n,
-                       uint64_t hashes[AHEAD])
+/* The hashes of a command's items, made before they are needed. */
+struct ahead {
+    uint64_t hashes[AHEAD];
+    size_t next; /* the first argument that is not hashed */
+};
+
+/* The hash of argument i, for i in order from the first `next` on. The buckets of the AHEAD - 1 items behind it, which
+ * are below `end`, are being fetched. */
+static uint64_t hash_ahead(struct command_ctx *ctx, const struct bloom_filter *filter, struct ahead *ahead, size_t i,
+                           size_t end)
 {
-    for (size_t i = 0; filter && i < n; i++) {
-        struct slice item = command_arg(ctx, from + i);
-        hashes[i] = cuckoo_hash_for(filter, item.ptr, item.len);
-        cuckoo_prefetch(filter, hashes[i]);
+    for (; ahead->next < end && ahead->next < i + AHEAD; ahead->next++) {
+        struct slice item = command_arg(ctx, ahead->next);
+        uint64_t hash = cuckoo_hash_for(filter, item.ptr, item.len);
+        ahead->hashes[ahead->next % AHEAD] = hash;
+        cuckoo_prefetch(filter, hash);
     }
+    return ahead->hashes[i % AHEAD];
 }
 
 static void insert_items(struct command_ctx *ctx, bool only_new)
@@ -342,7 +351,7 @@ static void insert_items(struct command_ctx *ctx, bool only_new)
     bool later = ctx->slice && ctx->slice->done > 0; /* its reply has begun */
     struct bloom_filter *filter = later ? same_filter(&call, ctx->slice->id) : begin_insert(ctx, &args, &call);
     struct errbuf err = {""};
-    uint64_t hashes[AHEAD], added = 0;
+    uint64_t added = 0;
     if (!filter && !later)
         return;
     size_t first_item = cf_first_item(&args), n = args.argc - first_item, first;
@@ -352,11 +361,12 @@ static void insert_items(struct command_ctx *ctx, bool only_new)
         if (ctx->slice)
             ctx->slice->id = call.entry->id;
     }
+    struct ahead ahead = {.next = first_item + first};
     for (size_t i = first; i < first + count && (i == first || !command_slice_end(ctx, i)); i++) {
-        size_t ahead = (i - first) % AHEAD, left = first + count - i;
-        if (ahead == 0)
-            hash_items(ctx, filter, first_item + i, left < AHEAD ? left : AHEAD, hashes);
-        enum bloom_add answer = filter ? add(&call, filter, hashes[ahead], only_new, &err) : BLOOM_NO_ROOM;
+        enum bloom_add answer = BLOOM_NO_ROOM;
+        if (filter)
+            answer = add(&call, filter, hash_ahead(ctx, filter, &ahead, first_item + i, first_item + first + count),
+                         only_new, &err);
         cf_reply_added(&out, answer, only_new);
         added += answer == BLOOM_ADDED;
     }
@@ -413,19 +423,6 @@ void cmd_cf_exists(struct command_ctx *ctx)
     cf_query_one(&call, command_arg(ctx, 2));
 }
 
-/* Answers n items, at most AHEAD, from number `from` on. Returns how many were found. */
-static uint64_t query_items(struct command_ctx *ctx, const struct bloom_filter *filter, size_t from, size_t n)
-{
-    uint64_t hashes[AHEAD], hits = 0;
-    hash_items(ctx, filter, 2 + from, n, hashes);
-    for (size_t i = 0; i < n; i++) {
-        bool present = filter && cuckoo_query(filter, hashes[i]);
-        hits += present;
-        reply_bool(ctx->reply, present);
-    }
-    return hits;
-}
-
 void cmd_cf_mexists(struct command_ctx *ctx)
 {
     struct bf_call call = bf_call_of(ctx);
@@ -438,11 +435,15 @@ void cmd_cf_mexists(struct command_ctx *ctx)
     if (filter && bloom_filter_missing_key(filter)) /* another one has the name since the first slice */
         filter = NULL;
     size_t count = command_slice(ctx, n, &first);
-    uint64_t hits = 0;
     if (first == 0)
         reply_array(ctx->reply, n);
-    for (size_t i = first; i < first + count; i += AHEAD)
-        hits += query_items(ctx, filter, i, first + count - i < AHEAD ? first + count - i : AHEAD);
+    struct ahead ahead = {.next = 2 + first};
+    uint64_t hits = 0;
+    for (size_t i = 2 + first; i < 2 + first + count; i++) {
+        bool present = filter && cuckoo_query(filter, hash_ahead(ctx, filter, &ahead, i, 2 + first + count));
+        hits += present;
+        reply_bool(ctx->reply, present);
+    }
     count_queries(&call, hits, count - hits);
 }
 

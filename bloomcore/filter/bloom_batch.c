@@ -202,8 +202,10 @@ static inline uint32_t query_below(const struct bloom_batch *batch, const struct
 {
     uint32_t all = all_of(batch);
 
+    bool by_items = batch->n >= FEW && blocked_vector_fits(layer->geometry); /* the vectors overlap their misses */
+
     while (present != all && layer->geometry->index != 0) {
-        if (bloom_layer_has_run(layer->geometry)) {
+        if (!by_items && bloom_layer_has_run(layer->geometry)) {
             present |= query_run(batch, layer, all & ~present);
             layer = bloom_layer_run(layer)->oldest;
         } else {

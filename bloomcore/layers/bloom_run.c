@@ -44,9 +44,44 @@ static inline uint64_t test_lane(const struct bloom_run_lane *lane, uint64_t mag
     return atomic_load_explicit(&lane->words[bit >> 6], memory_order_relaxed) >> (bit & 63) & 1;
 }
 
+static inline uint64_t test_in_block(const _Atomic uint64_t *block, uint64_t x)
+{
+    return atomic_load_explicit(&block[x >> 61], memory_order_relaxed) >> (x >> 55 & 63) & 1;
+}
+
+/* In blocks the item's bits have the same indexes in each layer. */
+static bool test_blocks(const struct bloom_run *run, struct bloom_hash hash)
+{
+    const _Atomic uint64_t *blocks[BLOOM_RUN];
+    uint64_t x = hash.h2, left = 0;
+
+    for (unsigned i = 0; i < BLOOM_RUN; i++) {
+        const struct bloom_run_lane *lane = &run->lanes[i];
+        const struct bloom_walk walk = {.at = hash.h1, .bits = lane->bits, .shift = lane->shift};
+
+        blocks[i] = lane->words + bloom_walk_block(&walk);
+        left |= test_in_block(blocks[i], x) << i;
+    }
+    for (unsigned round = 1; left; round++) {
+        uint64_t lanes = left;
+
+        x *= BLOOM_WALK_MIX;
+        for (left = 0; lanes; lanes &= lanes - 1) {
+            unsigned i = (unsigned)__builtin_ctzll(lanes);
+
+            if (round == run->lanes[i].k)
+                return true;
+            left |= test_in_block(blocks[i], x) << i;
+        }
+    }
+    return false;
+}
+
 bool bloom_run_test(const struct bloom_layer *layer, struct bloom_hash hash)
 {
     const struct bloom_run *run = bloom_layer_run(layer);
+    if (layer->geometry->walk == BLOOM_WALK_BLOCK)
+        return test_blocks(run, hash);
     struct bloom_walk walk = bloom_walk_start(layer->geometry, hash);
     uint64_t magnitude = bloom_magnitude(walk.at), left = 0;
 

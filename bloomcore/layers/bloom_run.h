@@ -4,7 +4,7 @@
  *
  * A run belongs to the layer above it, whose index is a multiple of 16, and lies in front of it in the same allocation.
  * It has the constant numbers of its layers, and pointers to their words. It has none of their bits, so code that sets
- * bits need not know of it. Only layouts with Cassandra's walk have runs, and no windows: in others layers are tested
+ * bits need not know of it. Only Cassandra's walk and blocks have runs, and no windows: in others layers are tested
  * otherwise.
  *
  * Internal to bloomcore. Thread: a run is complete when its layer is published; then any. */
@@ -26,8 +26,8 @@ struct bloom_run {
 /* Whether the layer has a run below it: of a layer that is its filter's newest, or was. */
 static inline bool bloom_layer_has_run(const struct bloom_geometry *geometry)
 {
-    return geometry->index % BLOOM_RUN == 0 && geometry->index != 0 && geometry->walk == BLOOM_WALK_SIGNED &&
-           !geometry->window;
+    return geometry->index % BLOOM_RUN == 0 && geometry->index != 0 && !geometry->window &&
+           (geometry->walk == BLOOM_WALK_SIGNED || geometry->walk == BLOOM_WALK_BLOCK);
 }
 
 static inline size_t bloom_run_bytes(const struct bloom_geometry *geometry)

@@ -421,16 +421,18 @@ static uint32_t locate(const struct bloom_batch *batch, const struct bloom_layer
 }
 
 /* Whether adds may still be the first to write to a page of the layer. After one item per page, with some seven bits
- * each, nearly all pages exist. */
+ * each, nearly all pages exist; of blocks after four. */
 static bool is_young(const struct bloom_layer *layer)
 {
     return layer_bytes(layer) >= BLOOM_MAPPED_BYTES &&
-           atomic_load_explicit(&layer->items, memory_order_relaxed) < layer_bytes(layer) / SMALL_PAGE;
+           atomic_load_explicit(&layer->items, memory_order_relaxed) <
+               layer_bytes(layer) / SMALL_PAGE * (bloom_geometry_lines(layer->geometry) == 1 ? 4 : 1);
 }
 
 size_t bloom_batch_adds(const struct bloom_filter *filter)
 {
-    return is_young(bloom_filter_newest(filter)) ? YOUNG : BLOOM_BATCH;
+    const struct bloom_layer *newest = bloom_filter_newest(filter);
+    return is_young(newest) && bloom_geometry_lines(newest->geometry) > 1 ? YOUNG : BLOOM_BATCH;
 }
 
 unsigned bloom_filter_young_bits(const struct bloom_filter *filter)

@@ -47,7 +47,7 @@ static inline void bloom_layer_touch(const struct bloom_layer *layer, const uint
 {
     _Atomic uint64_t *words = bloom_layer_words(layer);
 
-    for (unsigned i = 0, k = layer->geometry->k; i < k; i++) {
+    for (unsigned i = 0, n = bloom_geometry_lines(layer->geometry); i < n; i++) {
         uint64_t zero = 0;
         atomic_compare_exchange_strong_explicit(&words[bit[i] >> 6], &zero, 0, memory_order_relaxed,
                                                 memory_order_relaxed);

@@ -225,12 +225,14 @@ static const char *rate_of(const struct op *op, enum family family)
 }
 
 /* Small ones of FAMILY_VALKEY have more false positives than their rate says. */
-static uint64_t capacity_of(const struct op *op, enum family family)
+static uint64_t capacity_of(const struct op *op, enum family family, bool scarce)
 {
+    if (scarce && family != FAMILY_VALKEY && below(2)) /* it can be evicted */
+        return 1200 + below(2000);
     return family != FAMILY_VALKEY ? 1 + below(20) : op->shared ? 2000 : 8 + below(20);
 }
 
-static void put_insert(struct words *words, unsigned client, const struct op *op, enum family family)
+static void put_insert(struct words *words, unsigned client, const struct op *op, enum family family, bool scarce)
 {
     if (family == FAMILY_CUCKOO_RATE) {
         put(words, "ERROR");
@@ -246,7 +248,7 @@ static void put_insert(struct words *words, unsigned client, const struct op *op
     put(words, "ERROR");
     put(words, rate_of(op, family));
     put(words, "CAPACITY");
-    put_number(words, "", capacity_of(op, family));
+    put_number(words, "", capacity_of(op, family, scarce));
     put_family(words, family);
     if (op->shared && op->name == MODEL_CLAIMS) {
         put(words, "OWNER");
@@ -296,7 +298,7 @@ static void put_restore(struct words *words, struct op *op, const struct model_d
         put(words, "REPLACE");
 }
 
-static void put_reserve(struct words *words, const struct op *op, enum family family)
+static void put_reserve(struct words *words, const struct op *op, enum family family, bool scarce)
 {
     if (family_is_cuckoo(family)) {
         put_number(words, "", 8 + below(30));
@@ -310,7 +312,7 @@ static void put_reserve(struct words *words, const struct op *op, enum family fa
         return;
     }
     put(words, rate_of(op, family));
-    put_number(words, "", capacity_of(op, family));
+    put_number(words, "", capacity_of(op, family, scarce));
     put_family(words, family != FAMILY_PLAIN ? family : below(2) ? FAMILY_BLOCKED : FAMILY_PLAIN);
     if (op->ms) {
         put(words, "TTL");
@@ -371,7 +373,7 @@ static void put_op(struct words *words, char names[2][NAME_SIZE], unsigned clien
     }
     put_names(words, names, client, op);
     if (op->kind == OP_RESERVE)
-        put_reserve(words, op, family);
+        put_reserve(words, op, family, model->scarce);
     if (op->kind == OP_PEXPIRE || op->kind == OP_PEXPIREAT)
         put_number(words, "", op->ms);
     if (op->kind == OP_SCAN)
@@ -381,7 +383,7 @@ static void put_op(struct words *words, char names[2][NAME_SIZE], unsigned clien
     if (op->kind == OP_RESTORE)
         put_restore(words, op, &model->clients[client].dump, family, model->jumps);
     if (inserts)
-        put_insert(words, client, op, family);
+        put_insert(words, client, op, family, model->scarce);
     else if (adds || op->kind == OP_EXISTS || op->kind == OP_DELETE || op->kind == OP_COUNT)
         put_items(words, op, family);
 }

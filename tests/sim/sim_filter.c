@@ -334,7 +334,7 @@ static const char *see_items(enum family family, struct model_filter *filter, co
     if (family == FAMILY_WINDOW) {
         filter->must &= was->must;
         filter->until = was->until;
-        return window_counts(filter, seen->count) ? NULL : "has a wrong count";
+        return window_counts(was, seen->count) ? NULL : "has a wrong count";
     }
     if (family == FAMILY_VALKEY)
         lo = min(lo, bits_in(was->must) + was->more_lo - items);

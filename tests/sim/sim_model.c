@@ -96,6 +96,9 @@ static const char *text_of(const struct resp_reply *reply, char *text, size_t si
 {
     static const char *const kinds[] = {"status", "error", "integer", "text", "null", "array", "push"};
     const struct resp_reply_node *node = &reply->nodes[0];
+    for (size_t i = 1; i < reply->count && node->kind == RESP_REPLY_ARRAY; i++) /* an error among the answers */
+        if (reply->nodes[i].kind == RESP_REPLY_ERROR)
+            node = &reply->nodes[i];
     if (node->kind == RESP_REPLY_INTEGER || node->kind == RESP_REPLY_ARRAY)
         snprintf(text, size, "%s %lld", kinds[node->kind], (long long)node->number);
     else
@@ -148,14 +151,15 @@ static bool take_shared_add(struct model_shared *shared, unsigned client, const 
     return fits;
 }
 
-static bool take_shared_exists(const struct model_shared *shared, const struct op *op, const struct resp_reply *reply)
+static bool take_shared_exists(const struct model_shared *shared, const struct op *op, const struct resp_reply *reply,
+                               bool maybe)
 {
     bool fits = true;
     for (unsigned i = 0; i < op->n; i++) {
         enum answer found = model_answer(op, reply, i);
         uint64_t item = bit(op->items[i]);
         if (found != NO_ANSWER)
-            fits = fits && (found ? (shared->sent & item) != 0 : !(op->known & item));
+            fits = fits && (found ? maybe || (shared->sent & item) != 0 : !(op->known & item));
     }
     return fits;
 }
@@ -277,7 +281,7 @@ void model_replied(struct model *model, unsigned index, const struct resp_reply 
     else if (op.shared && op.kind == OP_ADD)
         fits = take_shared_add(&model->shared[op.name], index, &op, reply, now_ns);
     else if (op.shared && op.kind == OP_EXISTS)
-        fits = take_shared_exists(&model->shared[op.name], &op, reply);
+        fits = take_shared_exists(&model->shared[op.name], &op, reply, model->maybe);
     else if (own)
         fits = model_take(model, client->family, &state, &op, reply);
     if (op.kind == OP_FLUSHALL && reply->nodes[0].kind == RESP_REPLY_STATUS)
@@ -287,7 +291,7 @@ void model_replied(struct model *model, unsigned index, const struct resp_reply 
     if (op.kind == OP_DUMP)
         keep_dump(client, &op, &state, reply, model->jumps);
     model->done[op.kind] += reply->nodes[0].kind != RESP_REPLY_ERROR && reply->nodes[0].kind != RESP_REPLY_NULL;
-    if (!fits || (!model->faults && model_is_refused(&op, reply)))
+    if (!fits || (!model->faults && model_is_refused(model, &op, reply)))
         contradict(model, index, &op, reply);
     if (own && model_is_write(&op))
         add_step(client, &state, now_ns);

@@ -117,6 +117,8 @@ struct model {
     struct model_shared shared[MODEL_SHARED];
     enum family shared_family[MODEL_SHARED];
     bool faults;            /* commands may fail without a reason of their own */
+    bool scarce;            /* memory has a limit, and some filters are large */
+    bool maybe;             /* queries of evicted filters answer 1 */
     bool counts_may_exceed; /* after a start from a save without a log, which counts items that came while bits were
                                copied */
     struct window_kind window;
@@ -159,7 +161,7 @@ bool model_take(struct model *model, enum family own, struct model_state *state,
                 const struct resp_reply *reply);
 
 /* The reply refuses the command for no reason of its own. */
-bool model_is_refused(const struct op *op, const struct resp_reply *reply);
+bool model_is_refused(const struct model *model, const struct op *op, const struct resp_reply *reply);
 
 /* ---- ends ---- */
 

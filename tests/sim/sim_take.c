@@ -193,7 +193,7 @@ static bool take_exists(struct model *model, enum family family, struct model_fi
     bool fits = true;
     for (unsigned i = 0; i < op->n; i++) {
         enum answer answer = model_answer(op, reply, i);
-        if (answer != NO_ANSWER)
+        if (answer != NO_ANSWER && !(model->maybe && answer == ANSWER_YES))
             fits = (filter->presence == PRESENT ? filter_query(family, filter, op->items[i], answer, &model->falses)
                                                 : answer == ANSWER_NO) &&
                    fits;
@@ -329,8 +329,26 @@ static bool is_full(const struct resp_reply *reply)
     return false;
 }
 
-bool model_is_refused(const struct op *op, const struct resp_reply *reply)
+static bool begins(const struct resp_reply *reply, size_t node, const char *words)
 {
+    return reply->nodes[node].len >= strlen(words) &&
+           memcmp(reply->base + reply->nodes[node].off, words, strlen(words)) == 0;
+}
+
+/* The whole command, a transaction, or the growth that an item needs. */
+static bool is_out_of_memory(const struct resp_reply *reply)
+{
+    for (size_t i = 0; i < reply->count; i++)
+        if (reply->nodes[i].kind == RESP_REPLY_ERROR &&
+            (begins(reply, i, "OOM") || begins(reply, i, "EXECABORT") || begins(reply, i, "ERR problem inserting")))
+            return true;
+    return false;
+}
+
+bool model_is_refused(const struct model *model, const struct op *op, const struct resp_reply *reply)
+{
+    if (model->scarce && is_out_of_memory(reply))
+        return false;
     /* Filters of a merge may not fit; a scan or a load may have begun with another filter. */
     if (op->kind == OP_MERGE || op->kind == OP_SCAN || op->kind == OP_LOAD || is_full(reply))
         return false;

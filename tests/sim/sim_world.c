@@ -11,9 +11,12 @@
 #include "sim_daemon.h"
 #include "sim_disk.h"
 
-#define MS         UINT64_C(1000000)
-#define MAX_POINTS 20000000
-#define PATIENCE   600 /* looks for a reply, with a tenth of a second between them */
+#define MS           UINT64_C(1000000)
+#define MAX_POINTS   20000000
+#define SHARED_PAGES (4 * 65536) /* small filters share them */
+#define PATIENCE     600         /* looks for a reply, with a tenth of a second between them */
+
+static const char *const memory_policies[] = {"noeviction", "noeviction", "reload", "maybe"};
 
 static struct {
     struct sim_life *life;
@@ -136,12 +139,42 @@ static void await_reply(struct resp_reply *reply_out)
     for (int i = 0; i < PATIENCE; i++) {
         if (sim_client_reply(client, reply_out, &status))
             return;
-        schedule_sleep(MS);
+        schedule_sleep(i < 300 ? MS : 100 * MS);
         if (!sim_client_send(client, SIZE_MAX) || !sim_client_receive(client))
             break;
     }
     model_fail(world.model, "there is no reply to a client that looks");
     end_life();
+}
+
+/* A number of INFO. */
+static uint64_t info_of(const char *section, const char *field)
+{
+    struct resp_reply reply;
+    size_t len = strlen(field);
+    send_now(0, 2, (const char *[]){"INFO", section});
+    await_reply(&reply);
+    const char *text = reply.base + reply.nodes[0].off, *end = text + reply.nodes[0].len;
+    for (const char *at = text; (at = memmem(at, (size_t)(end - at), field, len)); at += len)
+        if (at[len] == ':' && at[-1] == '\n')
+            return strtoull(at + len + 1, NULL, 10);
+    model_fail(world.model, "INFO has no %s", field);
+    end_life();
+}
+
+/* Checks wait for bits that are on the disk, and need room for them. */
+static void set_limits(bool on)
+{
+    const struct sim_life *life = world.life;
+    struct resp_reply reply;
+    char bytes[24];
+    if (life->memory == MEMORY_FREE)
+        return;
+    snprintf(bytes, sizeof(bytes), "%llu", on ? (unsigned long long)life->memory_bytes : 0);
+    send_now(0, 6,
+             (const char *[]){"CONFIG", "SET", "maxmemory", bytes, "maxmemory-policy",
+                              memory_policies[on ? life->memory : MEMORY_RELOADS]});
+    await_reply(&reply);
 }
 
 static void ask_for(enum family family, bool shared, unsigned client, unsigned number)
@@ -242,6 +275,7 @@ static void check_all(bool restarted)
     struct moment when = {.sent_ns = schedule_now_ns(), .sent_ms = schedule_day_ms()};
     char name[NAME_SIZE];
     uint64_t marks[MODEL_CLIENTS];
+    set_limits(false);
     see_marks(marks);
     for (unsigned i = 0; i < MODEL_CLIENTS; i++)
         for (unsigned j = 0; j < MODEL_NAMES; j++)
@@ -255,6 +289,7 @@ static void check_all(bool restarted)
     for (unsigned i = 0; i < MODEL_SHARED; i++)
         check_name(FAMILY_PLAIN, command_name(name, true, 0, i), &life->shared[i], &when,
                    i == MODEL_CLAIMS ? marks : NULL);
+    set_limits(true);
     if (world.model->failure[0])
         end_life();
     if (restarted)
@@ -389,12 +424,62 @@ static void step(void)
         schedule_point();
 }
 
+/* ---- after all faults ---- */
+
+/* A save ends, and succeeds. */
+static void expect_save(void)
+{
+    struct resp_reply reply;
+    for (int round = 0; round < PATIENCE; round++) {
+        send_now(0, 1, (const char *[]){"SAVE"});
+        await_reply(&reply);
+        if (reply.nodes[0].kind == RESP_REPLY_STATUS)
+            return;
+        schedule_sleep(100 * MS);
+    }
+    model_fail(world.model, "no save succeeds: %.*s", (int)reply.nodes[0].len, reply.base + reply.nodes[0].off);
+    end_life();
+}
+
+/* Without filters, and after the time that a load of chunks may take, nothing has memory of filters. */
+static void expect_no_memory(void)
+{
+    struct resp_reply reply;
+    uint64_t left = 0;
+    send_now(0, 1, (const char *[]){"FLUSHALL"});
+    await_reply(&reply);
+    for (int round = 0; round < 100; round++) {
+        left = info_of("memory", "used_memory_dataset");
+        if (left <= SHARED_PAGES)
+            return;
+        schedule_sleep(1000 * MS);
+    }
+    model_fail(world.model, "%llu bytes of filters are left", (unsigned long long)left);
+    end_life();
+}
+
+static void come_to_rest(void)
+{
+    struct sim_life *life = world.life;
+    life->evictions = info_of("bf", "bf_evictions");
+    expect_save();
+    if (life->last)
+        expect_no_memory();
+}
+
 /* ---- the life ---- */
 
 static void start(const struct sim_life *life)
 {
     static const char *const policies[] = {"always", "everysec", "no", "no"};
-    static const char *settings[] = {"appendonly", "yes", "appendfsync", "no", "save", "", "lazy-load", "no", NULL};
+    static const char *settings[] = {"appendonly", "yes", "appendfsync",      "no",         "save",      "",
+                                     "lazy-load",  "no",  "maxmemory-policy", "noeviction", "maxmemory", "0",
+                                     NULL};
+    static char bytes[24];
+    if (life->memory != MEMORY_FREE)
+        snprintf(bytes, sizeof(bytes), "%llu", (unsigned long long)life->memory_bytes);
+    settings[9] = memory_policies[life->memory];
+    settings[11] = bytes[0] ? bytes : "0";
     settings[1] = life->policy == POLICY_NO_LOG ? "no" : "yes";
     settings[3] = policies[life->policy];
     settings[5] = life->rules ? "1 5" : "";
@@ -436,7 +521,10 @@ void sim_live(struct sim_life *life)
     schedule_set_boot(life->boot_ns);
     filter_window = life->model->window;
     world.model->faults = false;
+    world.model->scarce = life->memory != MEMORY_FREE;
+    world.model->maybe = life->memory == MEMORY_MAYBE;
     start(life);
+    life->booted = false;
     connect_all();
     check_all(true);
     settle();
@@ -456,6 +544,7 @@ void sim_live(struct sim_life *life)
     if (life->end_after == 0) {
         keep_bounds(KEPT_ACKNOWLEDGED);
         check_all(false);
+        come_to_rest();
     }
     if (life->end == END_STOP)
         stop();

@@ -12,6 +12,8 @@
 enum sim_end { END_KILL, END_POWER, END_STOP };
 enum sim_policy { POLICY_ALWAYS, POLICY_EVERYSEC, POLICY_NO, POLICY_NO_LOG };
 
+enum sim_memory { MEMORY_FREE, MEMORY_REFUSES, MEMORY_RELOADS, MEMORY_MAYBE }; /* at a limit of memory */
+
 /* A life, and at its end the bounds for the next one. In the arena. */
 struct sim_life {
     uint64_t seed;
@@ -21,6 +23,7 @@ struct sim_life {
     uint64_t now_ns;       /* at its beginning, and at its end */
     int64_t day_ms;        /* the time of day is so far ahead of it */
     uint64_t boot_ns;      /* when the machine has booted */
+    bool booted;           /* no daemon has served since */
     bool forward, back;    /* the time of day has been set since */
     bool sleeps;           /* time for windows */
     uint64_t end_after;    /* points from the first command on; 0: at the end of the steps */
@@ -28,7 +31,10 @@ struct sim_life {
     unsigned disk_fails_in, memory_fails_in;
     bool fails_at_start; /* the disk fails during the start, too, which may be refused */
     bool lazy, rules;    /* settings: bits are loaded at the first use; saves by rules */
-    bool first;
+    enum sim_memory memory;
+    uint64_t memory_bytes; /* of `memory`, if it has a limit */
+    uint64_t evictions;
+    bool first, last;
     bool shown; /* prints each command and reply */
     struct model *model;
     struct model_filter names[MODEL_CLIENTS][MODEL_NAMES], shared[MODEL_SHARED]; /* of the life before */

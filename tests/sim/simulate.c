@@ -1,12 +1,14 @@
 /* Runs the daemon in simulated lives: simulate [FIRST [COUNT]] runs COUNT seeds from FIRST on; COUNT 1 repeats a seed
- * that has failed. With a third word it prints their traces. A seed gives each life its settings, the order of its
- * threads, its clients, its faults and its end; the next life begins with the disk of the one before.
- * BLOOMERY_SIM_LOG=FILE receives the daemon's log; BLOOMERY_SIM_VERBOSE=1 shows each life. */
+ * that has failed. With a third word it prints their traces. simulate --forever runs fresh seeds until one fails. A
+ * seed gives each life its settings, the order of its threads, its clients, its faults and its end; the next life
+ * begins with the disk of the one before. BLOOMERY_SIM_LOG=FILE receives the daemon's log; BLOOMERY_SIM_VERBOSE=1 shows
+ * each life. */
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/personality.h>
+#include <sys/random.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -20,7 +22,7 @@
 #define LIVES_MAX 4
 
 static struct totals {
-    uint64_t lives, commands, points, checked, faults;
+    uint64_t lives, commands, points, checked, faults, evictions;
     uint64_t done[OP_KINDS];
     struct model_false falses;
 } totals;
@@ -45,6 +47,9 @@ static void plan(struct sim_life *life, struct rng *rng, bool last)
     life->memory_fails_in = rng_below(rng, 6) == 0 ? 20 + (unsigned)rng_below(rng, 400) : 0;
     life->end_at_start = life->first || last || rng_below(rng, 8) ? 0 : 1 + rng_below(rng, 800);
     life->fails_at_start = !life->first && rng_below(rng, 4) == 0;
+    life->memory = rng_below(rng, 3) ? MEMORY_FREE : (enum sim_memory)(1 + rng_below(rng, 3));
+    life->memory_bytes = 200000 + rng_below(rng, 600000);
+    life->last = last;
     life->lazy = rng_below(rng, 4) == 0;
     life->rules = rng_below(rng, 4) == 0;
     if (last)
@@ -70,7 +75,7 @@ static void set_clocks(struct sim_life *life, struct rng *rng)
         for (unsigned j = 0; j < MODEL_NAMES; j++) {
             if (step_ms < 0)
                 filter_set_back(&life->names[i][j], was_ms);
-            if (life->end == END_POWER && (life->forward || life->back) &&
+            if ((life->end == END_POWER || life->booted) && (life->forward || life->back) &&
                 model_family_of(model->clients[i].family, j) == FAMILY_WINDOW) {
                 life->names[i][j].may = (UINT64_C(1) << MODEL_ITEMS) - 1; /* what was forgotten may come back */
                 filter_forget(FAMILY_WINDOW, &life->names[i][j]);
@@ -79,6 +84,7 @@ static void set_clocks(struct sim_life *life, struct rng *rng)
     if (life->end != END_POWER)
         return;
     life->boot_ns = life->now_ns;
+    life->booted = true;
     life->forward = life->back = false;
 }
 
@@ -144,6 +150,7 @@ static bool run_seed(uint64_t seed, uint64_t *trace_out)
         totals.lives++;
         totals.points += life->points;
         totals.faults += life->faults;
+        totals.evictions += life->evictions;
     }
     for (unsigned i = 0; i < OP_KINDS; i++)
         totals.done[i] += life->model->done[i];
@@ -164,8 +171,8 @@ static void print_totals(uint64_t count, double seconds, uint64_t trace)
     printf("done:");
     for (unsigned i = 0; i < OP_KINDS; i++)
         printf(" %s %llu,", model_word((enum op_kind)i), (unsigned long long)totals.done[i]);
-    printf(" false positives %llu of %llu\n", (unsigned long long)totals.falses.seen,
-           (unsigned long long)totals.falses.asked);
+    printf(" %llu evictions, false positives %llu of %llu\n", (unsigned long long)totals.evictions,
+           (unsigned long long)totals.falses.seen, (unsigned long long)totals.falses.asked);
 }
 
 /* Only one thread runs at a time, and waking the next one on the same processor takes half the time. */
@@ -189,34 +196,57 @@ static void keep_addresses(char **argv)
         execv("/proc/self/exe", argv);
 }
 
+/* False: the seed has failed, or does not repeat. */
+static bool check_seed(uint64_t seed, bool again, uint64_t *trace_out)
+{
+    uint64_t trace;
+    bool good = run_seed(seed, trace_out);
+    if (!good)
+        printf("FAILED: seed %llu; again by: simulate %llu\n", (unsigned long long)seed, (unsigned long long)seed);
+    else if (again && (!run_seed(seed, &trace) || trace != *trace_out)) {
+        printf("FAILED: seed %llu does not repeat: %016llx, then %016llx\n", (unsigned long long)seed,
+               (unsigned long long)*trace_out, (unsigned long long)trace);
+        good = false;
+    }
+    return good;
+}
+
+/* Fresh seeds, until one fails. */
+static int run_forever(void)
+{
+    uint64_t first = 0, trace, n = 0;
+    if (getrandom(&first, 6, 0) != 6)
+        return 1;
+    printf("from seed %llu on\n", (unsigned long long)first);
+    while (check_seed(first + n, false, &trace))
+        if (++n % 1000 == 0)
+            printf("%llu seeds\n", (unsigned long long)n);
+    printf("%llu seeds passed before it\n", (unsigned long long)n);
+    return 1;
+}
+
 int main(int argc, char **argv)
 {
-    uint64_t first = argc > 1 ? strtoull(argv[1], NULL, 0) : 1, count = argc > 2 ? strtoull(argv[2], NULL, 0) : 1;
     uint64_t failed = 0, trace = 0;
     struct timespec begin, end;
+    static char text[1 << 16];
     keep_addresses(argv);
+    setvbuf(stdout, text, _IOFBF, sizeof(text)); /* it would take memory at its first use, and move all that comes after */
     keep_processor();
     verbose = getenv("BLOOMERY_SIM_VERBOSE") != NULL;
     arena_create();
+    if (argc > 1 && strcmp(argv[1], "--forever") == 0)
+        return run_forever();
+    uint64_t first = argc > 1 ? strtoull(argv[1], NULL, 0) : 1, count = argc > 2 ? strtoull(argv[2], NULL, 0) : 1;
     clock_gettime(CLOCK_MONOTONIC, &begin);
     for (uint64_t seed = first; seed < first + count; seed++) {
-        uint64_t again;
-        bool good = run_seed(seed, &trace);
+        failed += !check_seed(seed, seed % 100 == 0, &trace);
         if (argc > 3)
             printf("%llu %016llx\n", (unsigned long long)seed, (unsigned long long)trace);
-        if (!good) {
-            printf("FAILED: seed %llu; again by: simulate %llu\n", (unsigned long long)seed, (unsigned long long)seed);
-            failed++;
-        } else if (seed % 100 == 0 && (!run_seed(seed, &again) || again != trace)) {
-            printf("FAILED: seed %llu does not repeat: %016llx, then %016llx\n", (unsigned long long)seed,
-                   (unsigned long long)trace, (unsigned long long)again);
-            failed++;
-        }
     }
     clock_gettime(CLOCK_MONOTONIC, &end);
     double seconds = (double)(end.tv_sec - begin.tv_sec) + (double)(end.tv_nsec - begin.tv_nsec) / 1e9;
-    if (argc > 3)
-        return failed ? 1 : 0;
-    print_totals(count, seconds, trace);
+    if (argc <= 3)
+        print_totals(count, seconds, trace);
     return failed ? 1 : 0;
 }

@@ -8,12 +8,14 @@
 #include <string.h>
 #include <time.h>
 
-static const char *field(CURL *curl, const char *name) {
+static const char *field(CURL *curl, const char *name)
+{
     struct curl_header *found;
     return curl_easy_header(curl, name, 0, CURLH_HEADER, -1, &found) == CURLHE_OK ? found->value : "";
 }
 
-static bloomery_filter *refresh(CURL *curl, bloomery_filter *filter, char *etag) { /* of 128 bytes, at first "" */
+static bloomery_filter *refresh(CURL *curl, bloomery_filter *filter, char *etag)
+{ /* of 128 bytes, at first "" */
     char *data = NULL, if_none_match[160], text[BLOOMERY_TEXT] = "no copy";
     size_t size = 0;
     long status = 0;
@@ -38,7 +40,8 @@ static bloomery_filter *refresh(CURL *curl, bloomery_filter *filter, char *etag)
     return newer ? newer : filter;
 }
 
-int main(int argc, char **argv) {
+int main(int argc, char **argv)
+{
     CURL *curl = curl_easy_init();
     bloomery_filter *filter = NULL;
     char line[4096], etag[128] = "";

@@ -60,7 +60,6 @@ const char *valkey_load_error(const void *data, size_t len);
 
 /* ---- writing, to memory that is large enough; each returns the end of the written bytes ---- */
 
-
 /* A dump is: the head; for each layer its blob, whose bits the caller writes, and its capacity; the number of items of
  * the last layer; the end (rdb_reader.h). */
 uint64_t valkey_dump_max(const struct valkey_filter *value); /* the most bytes of it */

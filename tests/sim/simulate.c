@@ -231,7 +231,8 @@ int main(int argc, char **argv)
     struct timespec begin, end;
     static char text[1 << 16];
     keep_addresses(argv);
-    setvbuf(stdout, text, _IOFBF, sizeof(text)); /* it would take memory at its first use, and move all that comes after */
+    setvbuf(stdout, text, _IOFBF,
+            sizeof(text)); /* it would take memory at its first use, and move all that comes after */
     keep_processor();
     verbose = getenv("BLOOMERY_SIM_VERBOSE") != NULL;
     arena_create();

@@ -283,6 +283,11 @@ static void raise_pending(void)
     raise_header(AT("log/00000001.pending"), 40);
 }
 
+static void raise_tail(void)
+{
+    raise_header(AT("TAIL"), 40);
+}
+
 /* `from` becomes `to` in a text whose last line has the sum of the lines before. */
 static void change_text(const char *path, const char *from, const char *to, const char *last)
 {
@@ -317,7 +322,8 @@ static void raise_clock(void)
 /* The records of the future are neither dropped nor read in part, with whatever setting, and no file is touched. */
 DAEMON_TEST(daemon_under_test, log_starts, what_a_newer_version_wrote_is_refused_and_left_as_it_is)
 {
-    static void (*const changes[])(void) = {raise_segment, raise_pending, raise_manifest, add_field, raise_clock};
+    static void (*const changes[])(void) = {raise_segment,  raise_pending, raise_tail,
+                                            raise_manifest, add_field,     raise_clock};
     char output[4096];
     redisContext *client = client_start(&daemon_under_test, NULL);
     expect(client, ":1", "BF.ADD f x");

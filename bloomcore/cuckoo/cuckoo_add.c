@@ -3,6 +3,7 @@
  * backwards, which needs no memory: the fingerprint in hand and the bucket give the previous bucket. */
 #include "bloom_pool.h"
 #include "bloom_scaling.h"
+#include "check.h"
 #include "cuckoo.h"
 #include "cuckoo_slots.h"
 #include "lock.h"
@@ -73,6 +74,7 @@ static void count(struct bloom_layer *layer, int64_t change)
 {
     uint64_t items = atomic_load_explicit(&layer->items, memory_order_relaxed);
 
+    CHECK(items + (uint64_t)change <= layer->geometry->capacity); /* no more than slots, and no less than none */
     atomic_store_explicit(&layer->items, items + (uint64_t)change, memory_order_relaxed);
 }
 

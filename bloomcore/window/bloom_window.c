@@ -28,6 +28,7 @@
 #include "bloom_pool.h"
 #include "bloom_window_ring.h"
 #include "bloom_words.h"
+#include "check.h"
 #include "lock.h"
 
 #define PAGE  4096
@@ -309,6 +310,8 @@ static void publish(struct bloom_filter *filter, struct bloom_layer *layer, cons
     struct bloom_lock *lock = bloom_pool_lock_of(bloom_filter_class(filter)->pool, filter);
 
     bloom_lock_take(lock);
+    CHECK(turn->number >= atomic_load_explicit(&window->turn, memory_order_relaxed));
+    CHECK(turn->started_us <= bloom_window_now_us(filter)); /* the clock never goes back */
     bloom_part_set(bloom_layer_part(layer), turn);
     if (layer->geometry->level == 0)
         atomic_store_explicit(&window->placed, 0, memory_order_relaxed);

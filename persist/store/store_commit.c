@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "store_internal.h"
+#include "check.h"
 #include "manifest_file.h"
 #include "store_save.h"
 #include "errbuf.h"
@@ -214,6 +215,8 @@ static void fill_header(struct commit *commit)
     }
     if (save->max_id >= header->next_id)
         header->next_id = save->max_id + 1;
+    CHECK(header->number > store->committed.save.number && header->next_id >= store->committed.save.next_id);
+    CHECK(!header->log || header->log >= store->committed.save.log); /* the segments before it are removed */
 }
 
 static int write_manifest(struct commit *commit, struct errbuf *err)

@@ -103,6 +103,7 @@ struct ring_run ring_next(const struct journal_ring *ring, struct ring_place *pl
     for (;;) {
         const struct pending_chunk *chunk = place->chunk;
         uint32_t limit = chunk == mark->chunk ? mark->used : atomic_load_explicit(&chunk->used, memory_order_acquire);
+        CHECK(place->used <= limit);
         if (place->used == limit) {
             if (chunk == mark->chunk)
                 return (struct ring_run){0};
@@ -130,6 +131,7 @@ struct ring_run ring_next(const struct journal_ring *ring, struct ring_place *pl
 
 void ring_written(struct journal_ring *ring, const struct ring_place *place)
 {
+    CHECK(place->count >= ring->synced.count);
     ring->written = *place;
     atomic_store_explicit(&ring->taken, place->count, memory_order_release);
 }
@@ -138,6 +140,7 @@ void ring_release(struct journal_ring *ring)
 {
     if (!ring->synced.chunk)
         return;
+    CHECK(ring->synced.count <= ring->written.count);
     log_pending_put(ring->pending, ring->oldest ? ring->oldest : atomic_load(&ring->first), ring->synced.chunk);
     ring->oldest = ring->synced.chunk;
 }
@@ -231,6 +234,7 @@ const void *controls_next(struct ring_place *place, const struct ring_place *end
 
 void controls_written(struct journal_controls *c, const struct ring_place *place)
 {
+    CHECK(place->count >= c->synced.count && place->count <= c->end.count);
     c->written = *place;
     atomic_store(&c->waiting, c->end.count - place->count);
 }
@@ -239,6 +243,7 @@ void controls_release(struct journal_controls *c)
 {
     if (!c->synced.chunk)
         return;
+    CHECK(c->synced.count <= c->written.count);
     log_pending_put(c->pending, c->oldest, c->synced.chunk);
     c->oldest = c->synced.chunk;
 }

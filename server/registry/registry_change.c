@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "bloom_pool.h"
+#include "check.h"
 #include "errbuf.h"
 #include "rcu.h"
 #include "registry.h"
@@ -91,6 +92,8 @@ static bool registry_reserve(struct registry *r, uint64_t hash)
 
 static void registry_place_reserved(struct registry *r, uint64_t hash, struct entry *holder)
 {
+    struct entry *other;
+    VERIFY(!find_slot(r, hash, entry_name(holder), &other)); /* a name has one holder */
     registry_begin_unrecorded(r);
     shard_insert(registry_shard(r, hash), &r->env, hash, holder);
     if (!r->keyspaces.unordered)

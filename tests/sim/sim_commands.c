@@ -147,6 +147,16 @@ static bool is_ready(const struct model_client *client, const struct op *op)
     return op->kind != OP_RESTORE || client->dump.len;
 }
 
+/* Mostly one that may be there. */
+static unsigned choose_present(const struct model_client *client, unsigned name)
+{
+    uint64_t may = client->steps[client->nsteps - 1].state.names[name].may;
+    unsigned item = (unsigned)below(MODEL_ITEMS);
+    while (may && below(16) && !(may & UINT64_C(1) << item))
+        item = (item + 1) % MODEL_ITEMS;
+    return item;
+}
+
 void command_choose(const struct model *model, unsigned client, struct op *op)
 {
     const struct model_client *own = &model->clients[client];
@@ -165,6 +175,8 @@ void command_choose(const struct model *model, unsigned client, struct op *op)
         op->n = 1 + (unsigned)below(MODEL_WORDS);
     for (unsigned i = 0; i < op->n; i++)
         op->items[i] = (unsigned)below(MODEL_ITEMS);
+    if (op->kind == OP_DELETE || op->kind == OP_COUNT)
+        op->items[0] = choose_present(own, op->name);
     if (op->kind == OP_RESERVE || op->kind == OP_PEXPIRE || op->kind == OP_PEXPIREAT ||
         (op->kind == OP_RESTORE && below(2)))
         choose_time(op, model_family_of(own->family, op->name));

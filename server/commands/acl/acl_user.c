@@ -395,11 +395,11 @@ const char *acl_fault_text(enum acl_fault fault)
         [ACL_FAULT_UNKNOWN] = "Unknown command or category name in ACL",
         [ACL_FAULT_SYNTAX] = "Syntax error",
         [ACL_FAULT_ALL_KEYS] =
-            "Adding a pattern after the * pattern (or the 'allkeys' flag) is not valid and does not have any "
-            "effect. Try 'resetkeys' to start with an empty list of patterns",
+            ("Adding a pattern after the * pattern (or the 'allkeys' flag) is not valid and does not have any "
+             "effect. Try 'resetkeys' to start with an empty list of patterns"),
         [ACL_FAULT_ALL_CHANNELS] =
-            "Adding a pattern after the * pattern (or the 'allchannels' flag) is not valid and does not have any "
-            "effect. Try 'resetchannels' to start with an empty list of channels",
+            ("Adding a pattern after the * pattern (or the 'allchannels' flag) is not valid and does not have any "
+             "effect. Try 'resetchannels' to start with an empty list of channels"),
         [ACL_FAULT_NO_PASSWORD] = "The password you are trying to remove from the user does not exist",
         [ACL_FAULT_HASH] =
             "The password hash must be exactly 64 characters and contain only lowercase hexadecimal characters",

@@ -7,6 +7,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include "check.h"
@@ -405,8 +406,9 @@ static bool is_data_directory(const char *path)
     return false;
 }
 
-/* Does not create the lock file, because that would change the directory. */
-int tool_lock(const char *datadir, int *fd_out, struct errbuf *err)
+/* Does not create the lock file, because that would change the directory. Who may only read it locks it without leaving
+ * his process id there. */
+int tool_lock(const char *command, const char *datadir, int *fd_out, struct errbuf *err)
 {
     const struct fsops *fs = fsops_posix();
     struct fs_stat st;
@@ -414,9 +416,8 @@ int tool_lock(const char *datadir, int *fd_out, struct errbuf *err)
     pid_t owner = 0;
 
     *fd_out = -1;
-    int rc = fs->stat(fs->ctx, datadir, &st);
-    if (rc == 0 && st.kind != FS_DIRECTORY)
-        rc = -ENOTDIR;
+    snprintf(path, sizeof(path), "%s/.", datadir); /* also through a symbolic link */
+    int rc = fs->stat(fs->ctx, path, &st);
     if (rc != 0)
         return errbuf_fail(err, TOOL_FAILED, "%s: %s", datadir, strerror(-rc));
     if (!is_data_directory(datadir))
@@ -428,13 +429,17 @@ int tool_lock(const char *datadir, int *fd_out, struct errbuf *err)
         return TOOL_OK;
     for (unsigned tries = 0; (rc = fs->lock(fs->ctx, path, fd_out, &owner)) == -EWOULDBLOCK && tool_lock_waits(&tries);)
         ;
-    if (rc == 0)
-        return TOOL_OK;
+    if ((rc == -EACCES || rc == -EROFS) && (rc = fs->open(fs->ctx, path, FS_READ, fd_out)) == 0)
+        rc = flock(*fd_out, LOCK_EX | LOCK_NB) == 0 ? 0 : -errno;
+    if (rc == -EWOULDBLOCK && owner)
+        return errbuf_fail(err, TOOL_FAILED, "%s is in use by process %ld; stop the daemon first", datadir,
+                           (long)owner);
     if (rc == -EWOULDBLOCK)
-        errbuf_set(err, "%s is in use by process %ld; stop the daemon first", datadir, (long)owner);
-    else
-        errbuf_set(err, "%s: %s", path, strerror(-rc));
-    return TOOL_FAILED;
+        return errbuf_fail(err, TOOL_FAILED, "%s is in use by another process; stop the daemon first", datadir);
+    if (rc != 0)
+        fprintf(stderr, "bloomery %s: warning: %s: %s: it is not known whether a daemon uses the directory\n", command,
+                path, strerror(-rc));
+    return TOOL_OK;
 }
 
 int tool_read_manifest(const char *datadir, const struct manifest_sink *sink, struct manifest_save *save_out,

@@ -85,9 +85,9 @@ int tool_rate(const struct tool_args *args, const char *name, double *out);
  * this and tries again while it returns true, for two seconds in all. */
 bool tool_lock_waits(unsigned *tries);
 
-/* Locks a data directory; `fd_out` is -1 if it has no lock file. TOOL_OK, or TOOL_FAILED with the
- * reason in `err`: it is no directory, or a daemon uses it. */
-int tool_lock(const char *datadir, int *fd_out, struct errbuf *err);
+/* Locks a data directory; `fd_out` is -1 if it has no lock file. TOOL_OK, after a warning if the file cannot be locked;
+ * or TOOL_FAILED with the reason in `err`: it is no directory, or a daemon uses it. */
+int tool_lock(const char *command, const char *datadir, int *fd_out, struct errbuf *err);
 
 /* The key of a filter in the store (database.h). */
 struct tool_key {

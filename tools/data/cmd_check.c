@@ -455,21 +455,20 @@ static int check_filters(struct check *check)
     return TOOL_FAILED;
 }
 
-/* Checks the directories of saves, and looks for foreign files in them. */
+/* Checks the directory of the files. */
 static int check_tree(struct check *check)
 {
     struct fs_stat root, filters;
     char path[4096];
 
-    snprintf(path, sizeof(path), "%s/filters", check->datadir);
-    int rc = check->fs->stat(check->fs->ctx, check->datadir, &root);
+    snprintf(path, sizeof(path), "%s/.", check->datadir); /* symbolic links are followed, as by the daemon */
+    int rc = check->fs->stat(check->fs->ctx, path, &root);
+    snprintf(path, sizeof(path), "%s/filters/.", check->datadir);
     STEP(rc, check->fs->stat(check->fs->ctx, path, &filters));
-    if (rc == -ENOENT || (rc == 0 && filters.kind == FS_DIRECTORY && filters.device == root.device))
+    if (rc == -ENOENT || (rc == 0 && filters.device == root.device))
         return TOOL_OK;
-    complain(check, "damaged: %s: %s", path,
-             rc != 0                        ? strerror(-rc)
-             : filters.kind != FS_DIRECTORY ? "it is not a directory"
-                                            : "it is not on the file system of the data directory");
+    complain(check, "damaged: %s/filters: %s", check->datadir,
+             rc != 0 ? strerror(-rc) : "it is not on the file system of the data directory");
     return TOOL_FAILED;
 }
 
@@ -551,7 +550,7 @@ static int run_check(const struct tool_args *args)
 
     output_begin(&check.out, args, false);
     buf_init(&check.problems, SIZE_MAX);
-    int status = tool_lock(check.datadir, &fd, &err);
+    int status = tool_lock(COMMAND, check.datadir, &fd, &err);
     if (status == TOOL_OK)
         status = run_locked(&check);
     else if (check.out.json)

@@ -273,8 +273,8 @@ static int run_export(const struct tool_args *args)
     export.datadir = args->positional[0];
     export.name = args->positional[1];
     export.target = args->positional[2];
-    status =
-        tool_lock(export.datadir, &fd, &err) == TOOL_OK ? key_of(&export, args) : tool_failed(EXPORT, "%s", err.text);
+    status = tool_lock(EXPORT, export.datadir, &fd, &err) == TOOL_OK ? key_of(&export, args)
+                                                                     : tool_failed(EXPORT, "%s", err.text);
     if (status != TOOL_OK)
         return status;
     pack_reader_init(&export.packs, fsops_posix(), export.datadir);

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <xxhash.h>
 
 #include "log_payload.h"
@@ -338,4 +339,34 @@ Test(tool_check, an_id_above_the_next_one_is_found_as_a_start_finds_it)
     rig_deinit(&rig);
     rig_init(&rig);
     cr_assert_eq(rig_load(&rig, AT("data"), NULL, 1, &store, &err), STORE_DAMAGED);
+}
+
+/* As a start takes them. */
+Test(tool_check, symbolic_links_to_directories_are_followed)
+{
+    store_close(store);
+    program_expect(
+        output, sizeof(output), 0, "whole",
+        "cd %s && mv data real && mv real/filters files && ln -s ../files real/filters && ln -s real data && "
+        "'" BLOOMERY_TOOL "' export data one out && '" BLOOMERY_TOOL "' check data",
+        dir);
+    program_expect(output, sizeof(output), 1, "damaged: real/filters: Not a directory",
+                   "cd %s && rm real/filters && echo >real/filters && '" BLOOMERY_TOOL "' check real", dir);
+}
+
+/* Another user's directory: the lock holds without a write; what cannot be locked is checked all the same. */
+Test(tool_check, who_may_only_read_can_check)
+{
+    const char *somebody = geteuid() == 0 ? "setpriv --reuid=65534 --clear-groups " : "";
+#define AS_SOMEBODY(code, text) \
+    program_expect(output, sizeof(output), code, text, "%s'" BLOOMERY_TOOL "' check %s", somebody, AT("data"))
+
+    program_expect(output, sizeof(output), 0, "", "chmod -R a+rX %s && chmod a-w %s", dir, AT("data/LOCK"));
+    AS_SOMEBODY(1, "is in use by another process");
+    store_close(store);
+    AS_SOMEBODY(0, "whole");
+    cr_expect_null(strstr(output, "warning"), "%s", output);
+    program_expect(output, sizeof(output), 0, "", "chmod 0 %s", AT("data/LOCK"));
+    AS_SOMEBODY(0, "whole");
+    program_said(output, "LOCK: Permission denied: it is not known whether a daemon uses the directory\n");
 }

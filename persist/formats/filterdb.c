@@ -121,7 +121,8 @@ int filterdb_variant_parse(const char *text, size_t len, enum bloom_variant *var
 {
     enum bloom_variant variant;
 
-    if (!bloom_variant_parse(text, len, &variant) || bloom_layout_of(variant)->own_numbers)
+    if (!bloom_variant_parse(text, len, &variant) ||
+        (bloom_layout_of(variant)->own_numbers && variant != BLOOM_BLOCKED))
         return FILTERDB_MALFORMED;
     *variant_out = variant;
     return FILTERDB_OK;
@@ -156,7 +157,7 @@ static void encode_header(const struct bloom_params *params, const struct bloom_
     at = le_double_put(at, shape->error_rate);
     at = le_double_put(at, shape->bpe);
     at = le64_put(at, bloom_shape_bytes(shape) * 8);
-    at = le64_put(at, items);
+    at = le64_put(at, items < shape->capacity ? items : shape->capacity);
     at = le32_put(at, shape->k);
     at = le32_put(at, shape->n2);
     if (bloom_params_have_seed(params))
@@ -325,21 +326,22 @@ static int adopt_bits(struct filter_file *file, struct errbuf *err)
 int filter_file_open(struct filter_file *file, const struct fsops *fs, const char *path, const char *variant_text,
                      struct errbuf *err)
 {
-    enum bloom_variant variant;
+    enum bloom_variant variant = BLOOM_NA;
     int fd;
 
     *file = (struct filter_file){.fs = fs, .fd = -1};
     if (variant_text && filterdb_variant_parse(variant_text, strlen(variant_text), &variant) != FILTERDB_OK)
-        return errbuf_fail(err, FILTERDB_MALFORMED, "the variant '%s' is not na, me or ka", variant_text);
+        return errbuf_fail(err, FILTERDB_MALFORMED, "the variant '%s' is not na, me, ka or blocked", variant_text);
     int rc = fs->open(fs->ctx, path, FS_READ, &fd);
     if (rc != 0)
         return errbuf_fail(err, rc, "cannot open: %s", reason_for(rc));
     file->fd = fd;
     rc = adopt_bits(file, err);
-    if (rc < 0) /* or it cannot be read: the reason follows */
+    if (variant_text && rc != FILTERDB_MALFORMED && (rc == FILTERDB_OK) != (variant == BLOOM_BLOCKED))
+        rc = errbuf_fail(err, FILTERDB_MALFORMED, "its layout is %s, and not %s",
+                         rc == FILTERDB_OK ? "blocked" : "na, me or ka", variant_text);
+    else if (rc < 0) /* or it cannot be read: the reason follows */
         rc = variant_text ? 0 : filterdb_variant_from_path(path, &variant, err);
-    else if (rc == FILTERDB_OK)
-        variant = BLOOM_BLOCKED;
     if (rc != 0)
         filter_file_close(file);
     else if (file->header == 0)

@@ -50,7 +50,7 @@ void filterdb_decode_words(enum bloom_variant variant, const unsigned char *byte
 /* File bytes that have been put where the words are, 8 * nwords of them, become words. */
 void filterdb_turn_words(enum bloom_variant variant, _Atomic uint64_t *words, size_t nwords);
 
-/* A layout of Filter.db files: "na", "me", "ka". */
+/* A layout of files with one layer: "na", "me", "ka", "blocked". */
 int filterdb_variant_parse(const char *text, size_t len, enum bloom_variant *variant_out); /* 0 or FILTERDB_MALFORMED */
 
 /* The variant that the version in the name of an SSTable's filter represents (sstable_name.h); directories before it do
@@ -73,7 +73,8 @@ uint64_t filterdb_key_of_path(const char *path, size_t *len_out);
 #define BITS_FILE_HEADER_BYTES (72 + 8 + BLOOM_SEED_BYTES)
 
 /* A layer in the form for other programs: such a file, or a Filter.db for a layout of Cassandra's. Its size; its
- * header, whose length is returned. The words, or the beginning of them, follow the header. */
+ * header, whose length is returned; it states at most as many items as the layer may have. The words, or the beginning
+ * of them, follow the header. */
 uint64_t export_file_bytes(const struct bloom_shape *shape);
 size_t export_file_header(const struct bloom_params *params, const struct bloom_shape *shape, uint64_t items,
                           unsigned char out[BITS_FILE_HEADER_BYTES]);
@@ -103,9 +104,9 @@ struct filter_file {
     uint64_t key;    /* id of the key of a KEYED filter, as its name says; 0: none. An adopted file has none */
 };
 
-/* Opens `path`. A file of LAYOUT blocked says so itself. `variant_text` is "na", "me", "ka", or NULL: then the name of
- * the file says it. 0; or FILTERDB_MALFORMED or -errno, with the reason (without the path) in `err`: nothing is open
- * then. */
+/* Opens `path`. A file of LAYOUT blocked says so itself. `variant_text` is "na", "me", "ka", "blocked", or NULL: then
+ * the name of the file says it. 0; or FILTERDB_MALFORMED or -errno, with the reason (without the path) in `err`:
+ * nothing is open then. */
 int filter_file_open(struct filter_file *file, const struct fsops *fs, const char *path, const char *variant_text,
                      struct errbuf *err);
 

@@ -217,17 +217,14 @@ static int read_options(struct build *build, const struct tool_args *args)
     if (sizing && strcmp(sizing, "cassandra") != 0 && strcmp(sizing, "honest") != 0)
         return tool_misused(COMMAND, "--sizing '%s' is not honest or cassandra", sizing);
     build->as_cassandra = sizing && strcmp(sizing, "cassandra") == 0;
-    if (variant && strcmp(variant, "blocked") == 0) {
-        build->variant = BLOOM_BLOCKED;
-        return build->as_cassandra ? tool_misused(COMMAND, "--sizing cassandra is not for the layout blocked")
-                                   : TOOL_OK;
-    }
     if (filter_check_variant(args) != TOOL_OK)
         return TOOL_USAGE;
     int rc = variant ? filterdb_variant_parse(variant, strlen(variant), &build->variant)
                      : filterdb_variant_from_path(build->path, &build->variant, NULL);
     if (rc != FILTERDB_OK)
         build->variant = BLOOM_NA;
+    if (build->variant == BLOOM_BLOCKED && build->as_cassandra)
+        return tool_misused(COMMAND, "--sizing cassandra is not for the layout blocked");
     return TOOL_OK;
 }
 
@@ -250,9 +247,8 @@ static int run_build(const struct tool_args *args)
                 key);
     rc = build_filter(&build);
     item_input_close(&build.input);
-    if (rc == TOOL_OK &&
-        filter_write(build.path, &build.shape, build.items < build.capacity ? build.items : build.capacity,
-                     build.replace, filter_next_words, build.loaded.filter, &err) != 0)
+    if (rc == TOOL_OK && filter_write(build.path, &build.shape, build.items, build.replace, filter_next_words,
+                                      build.loaded.filter, &err) != 0)
         rc = tool_failed(COMMAND, "%s: %s", build.path, err.text);
     STEP(rc, report(&build, args));
     bloom_alone_deinit(&build.loaded);

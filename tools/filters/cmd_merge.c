@@ -96,8 +96,6 @@ static int write_union(struct merge *merge, const char *out, bool replace)
 
     for (unsigned i = 0; i < merge->nfiles; i++)
         items += merge->files[i].items;
-    if (items > shape->capacity)
-        items = shape->capacity;
     merge->failed = merge->nfiles;
     progress_begin(&merge->progress, "merging", 8 * shape->nwords);
     int rc = filter_write(out, shape, items, replace, next_words, merge, &err);

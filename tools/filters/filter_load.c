@@ -19,7 +19,7 @@ int filter_check_variant(const struct tool_args *args)
     enum bloom_variant known;
 
     if (variant && filterdb_variant_parse(variant, strlen(variant), &known) != FILTERDB_OK)
-        return tool_misused(args->command->name, "--variant '%s' is not na, me or ka", variant);
+        return tool_misused(args->command->name, "--variant '%s' is not na, me, ka or blocked", variant);
     return TOOL_OK;
 }
 
@@ -79,7 +79,7 @@ static void on_words(void *ctx, uint64_t words)
 }
 
 /* The parameters that a file lacks: --capacity and --error, or those that its bits suggest. */
-static int decide_params(const struct tool_args *args, const char *path, const struct filter_file *file,
+static int decide_params(const struct tool_args *args, const char *path, struct filter_file *file,
                          struct bloom_params *params_out, uint64_t *items_out)
 {
     const char *command = args->command->name;
@@ -100,6 +100,11 @@ static int decide_params(const struct tool_args *args, const char *path, const s
         params_out->error_rate = filter_file_rate(&file->shape, params_out->capacity);
     if (tool_rate(args, "--error", &params_out->error_rate) != TOOL_OK)
         return TOOL_USAGE;
+    if (bloom_layout_of(file->shape.variant)->own_numbers) {
+        file->shape.capacity = params_out->capacity;
+        file->shape.error_rate = params_out->error_rate;
+        file->shape.bpe = 64 * (double)file->shape.nwords / (double)params_out->capacity;
+    }
     *items_out = (uint64_t)llround(state.estimated_items);
     return TOOL_OK;
 }
@@ -116,8 +121,8 @@ int loaded_filter_open(struct bloom_alone *loaded, const struct tool_args *args,
         return TOOL_USAGE;
     if (filter_open(&file, path, tool_option(args, "--variant"), &err) != 0)
         return tool_failed(command, "%s: %s", path, err.text);
-    *shape_out = file.shape;
     int rc = decide_params(args, path, &file, params_out, &items);
+    *shape_out = file.shape;
     params_out->key = file.key;
     if (rc == TOOL_OK && loaded_filter_read(loaded, &file, params_out, &err) != 0)
         rc = tool_failed(command, "%s: %s", path, err.text);

@@ -35,7 +35,7 @@ int loaded_filter_open(struct bloom_alone *loaded, const struct tool_args *args,
     FILTER_VARIANT_OPTION(                                                                                        \
         "The layout of FILE: na (Cassandra 4.0 and later), me (Cassandra 3.x, ScyllaDB mc to mt) or ka (before "  \
         "Cassandra 3.0, ScyllaDB ka and la). The default is that of the SSTable version in FILE's name, as in "   \
-        "nb-1-big-Filter.db or ks-cf-ka-1-Filter.db."),                                                           \
+        "nb-1-big-Filter.db or ks-cf-ka-1-Filter.db. A file of the layout blocked says so itself."),              \
         {.name = "--capacity",                                                                                    \
          .value = "N",                                                                                            \
          .doc = "The number of items after which adds are refused. By default the number of items that the bits " \

@@ -316,6 +316,29 @@ Test(tool_filters, files_in_blocks)
     ASSERT_RUN(1, "cut: ", "head -c 600 %s/f >%s/cut; " TOOL "show %s/cut", dir, dir, dir);
 }
 
+/* A file in blocks says its layout; another one given is a mistake. */
+Test(tool_filters, a_given_layout_must_be_that_of_the_file)
+{
+    ASSERT_RUN(0, "", "seq 99 >%s/in; " TOOL "build %s/b %s/in --error 0.01 --variant blocked", dir, dir, dir);
+    ASSERT_RUN(0, "", TOOL "build %s/n %s/in --error 0.01 --variant na", dir, dir);
+    for (int blocked = 0; blocked < 2; blocked++) {
+        const char *right = blocked ? "blocked" : "na", *wrong = blocked ? "na" : "blocked";
+        const struct tmp_path path = tmp_path(dir, blocked ? "b" : "n");
+        const char *file = path.text;
+        const char *text =
+            blocked ? "its layout is blocked, and not na" : "its layout is na, me or ka, and not blocked";
+        ASSERT_RUN(0, right, TOOL "show %s --variant %s", file, right);
+        ASSERT_RUN(0, "1", TOOL "query %s 1 --variant %s", file, right);
+        ASSERT_RUN(0, "", TOOL "merge %s/u %s %s --variant %s --force", dir, file, file, right);
+        ASSERT_RUN(0, right, TOOL "import %s/data %s %s --variant %s", dir, right, file, right);
+        ASSERT_RUN(1, text, TOOL "show %s --variant %s", file, wrong);
+        ASSERT_RUN(2, text, TOOL "query %s 1 --variant %s", file, wrong);
+        ASSERT_RUN(1, text, TOOL "merge %s/w %s %s --variant %s", dir, file, file, wrong);
+        ASSERT_RUN(1, text, TOOL "import %s/data wrong %s --variant %s", dir, file, wrong);
+    }
+    ASSERT_RUN(2, "--variant 'redisbloom' is not na, me, ka or blocked", TOOL "show %s/n --variant redisbloom", dir);
+}
+
 /* Different bytes give different JSON, also for a parser: bytes that are no UTF-8 are not put into a string. */
 Test(tool_filters, json_tells_all_bytes_apart)
 {

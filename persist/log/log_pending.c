@@ -329,8 +329,10 @@ struct pending_chunk *log_pending_begin(const struct log_pending *p, struct pend
     chunk->stream = stream;
     chunk->number = number;
     chunk->check = pending_chunk_seed(p->options.salt, stream, number);
-    const struct pending_hold *hold = atomic_load(&p->hold);
+    struct pending_hold *hold = atomic_load(&p->hold);
     atomic_store(&chunk->holds, hold ? atomic_load(&hold->begun) : 0);
+    if (hold && number == 1)
+        atomic_fetch_add(&hold->first, 1);
     return chunk;
 }
 

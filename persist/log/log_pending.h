@@ -211,8 +211,9 @@ struct pending_hold {
     _Atomic uint64_t begun; /* transactions so far */
     struct log_place adds;
     struct log_place controls;
-    _Atomic uint64_t size;  /* of the file; this and the next: 0 in the files of LOG_VERSION_OLD */
+    _Atomic uint64_t size;  /* of the file; this and the next two: 0 in the files of LOG_VERSION_OLD */
     _Atomic uint64_t noted; /* the number of the last complete control record */
+    _Atomic uint64_t first; /* how many streams have begun their first chunk */
 };
 
 struct pending_state {

@@ -165,11 +165,27 @@ static int list_chunks(struct reading *r, struct errbuf *err)
     return rc;
 }
 
+static const struct chunk_ref *find_chunk(const struct reading *r, unsigned stream, uint64_t number)
+{
+    const struct chunk_ref wanted = {stream, number, 0};
+
+    return r->nrefs ? bsearch(&wanted, r->refs, r->nrefs, sizeof(wanted), by_place) : NULL;
+}
+
+/* The chunk before tells that one is gone; of first chunks there is the count. */
+static int check_first(const struct reading *r, struct errbuf *err)
+{
+    uint64_t control, n = 0;
+
+    for (unsigned i = 0; i < r->header.nstreams; i++)
+        n += begin_of(r, i, &control).chunk || find_chunk(r, i, 1);
+    return n < atomic_load(&r->hold.first) ? lacks_records(err) : 0;
+}
+
 /* 1: it is r->chunk; 0: none; -errno. */
 static int load_chunk(struct reading *r, unsigned stream, uint64_t number)
 {
-    const struct chunk_ref wanted = {stream, number, 0};
-    const struct chunk_ref *ref = r->nrefs ? bsearch(&wanted, r->refs, r->nrefs, sizeof(wanted), by_place) : NULL;
+    const struct chunk_ref *ref = find_chunk(r, stream, number);
 
     if (!ref)
         return 0;
@@ -332,6 +348,8 @@ static int take_records(struct reading *r, struct pending_found *found, struct e
 
     r->chunk = malloc(sizeof(*r->chunk));
     int rc = r->chunk ? list_chunks(r, err) : -ENOMEM;
+    if (rc == 0)
+        rc = check_first(r, err);
     r->payload = &found->payload;
     if (rc == 0)
         rc = take_controls(r, &first, err);

@@ -211,6 +211,26 @@ DAEMON_TEST(daemon_under_test, log_losses, a_pending_file_that_is_emptied_is_mis
     }
 }
 
+/* The first records of a stream, of which no frame has any. The second chunk is the first one with adds. */
+DAEMON_TEST(daemon_under_test, log_losses, a_stream_that_is_lost_as_a_whole_is_missed)
+{
+    static const char *const losses[] = {
+        "printf '\\0' | dd of=log/00000001.pending bs=1 seek=131088 conv=notrunc 2>/dev/null",
+        "dd if=/dev/zero of=log/00000001.pending bs=64k seek=2 count=1 conv=notrunc 2>/dev/null",
+        "dd if=/dev/zero of=log/00000001.pending bs=8 seek=16387 count=500 conv=notrunc 2>/dev/null",
+        "truncate -s 128k log/00000001.pending && truncate -s 1088k log/00000001.pending",
+    };
+    static const char *const one_thread[] = {"--threads", "1", NULL};
+    for (size_t i = 0; i < sizeof(losses) / sizeof(losses[0]); i++) {
+        redisContext *client = client_start(&daemon_under_test, one_thread);
+        expect(client, "+OK", "BF.RESERVE f 0.001 1000");
+        expect(client, "[:1,:0]", "WAITAOF 1 0 0");
+        expect(client, "[:1,:1,:1]", "BF.MADD f a b c");
+        client_kill(client, &daemon_under_test);
+        expect_missed(losses[i], "00000001.pending is damaged: it lacks records");
+    }
+}
+
 /* No save has named the segments. In a copy only the end that TAIL states tells. */
 DAEMON_TEST(daemon_under_test, log_losses, a_segment_that_is_lost_after_an_end_without_a_save_is_missed)
 {

@@ -410,6 +410,7 @@ int metrics_choice_begin(struct metrics_choice *choice, struct server *server)
     }
     if (top > 0)
         choice->nids = counters_most_queried(server->stats.counters, choice->ids, top);
+    choice->spare = top - choice->nids;
     qsort(choice->ids, choice->nids, sizeof(*choice->ids), compare_ids);
     return 0;
 }
@@ -452,7 +453,12 @@ void metrics_choice_visit(void *ctx, struct slice name, struct entry *entry)
         choice->layers += bloom_filter_nlayers(filter);
         choice->full += bloom_filter_params(filter)->expansion == 0 && items >= capacity;
     }
-    if (is_wanted(choice, key_name(name), entry->id))
+    bool wanted = is_wanted(choice, key_name(name), entry->id);
+    if (!wanted && filter && choice->spare > 0) {
+        choice->spare--;
+        wanted = true;
+    }
+    if (wanted)
         keep(choice, name);
 }
 

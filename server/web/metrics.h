@@ -39,6 +39,7 @@ struct metrics_choice {
     struct metrics_patterns *patterns; /* internal, during the pass */
     uint64_t *ids;
     size_t nids;
+    size_t spare; /* places for filters that nobody has queried */
 };
 
 /* Whether it is recent enough, and made with the settings of now. */

@@ -189,10 +189,14 @@ CLIENT_TEST(the_daemon, metrics, the_rule_of_the_next_save_is_told)
     }
 }
 
-/* Only the most used filters, and those that the setting names, have series; never more than a thousand. */
+/* Only the most queried filters, others while there are places, and those that the setting names have series; never more
+ * than a thousand. */
 CLIENT_TEST(the_daemon, metrics, filters_with_series_are_chosen_and_bounded)
 {
     double value;
+    expect(client, ":1", "BF.ADD n:0 y");
+    scrape("", false);
+    expect_metric("bloomery_filter_items{db=\"0\",filter=\"n:0\"}", 1); /* never queried: there is a place left */
     for (int i = 0; i < 1500; i++)
         redisAppendCommand(client, "BF.ADD n:%d x", i);
     client_skip(client, 1500);

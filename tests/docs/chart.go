@@ -3,8 +3,10 @@
 package main
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log"
 	"os"
 	"text/template"
@@ -16,6 +18,7 @@ func main() {
 		log.Fatal(err)
 	}
 	functions := template.FuncMap{
+		"sha256sum": func(text string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(text))) },
 		"toJson": func(value any) (string, error) { text, err := json.Marshal(value); return string(text), err },
 		"required": func(why string, value any) (any, error) {
 			if value == "" {

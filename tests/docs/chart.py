@@ -73,6 +73,8 @@ def agree(objects):
     for kind, name in (("NetworkPolicy", "podSelector"), ("PodDisruptionBudget", "selector"), ("ServiceMonitor", "selector")):
         assert kind not in objects or objects[kind]["spec"][name] == {"matchLabels": labels}, kind
     if "ServiceMonitor" in objects:
+        job = re.search(r'up{job="(\w+)"}', read("conf", "bloomery-alerts.yml"))[1]
+        assert objects["ServiceMonitor"]["spec"]["endpoints"][0]["relabelings"] == [{"targetLabel": "job", "replacement": job}]
         assert service["metadata"]["labels"] == labels and objects["ServiceMonitor"]["spec"]["endpoints"][0]["port"] in ports
     if "NetworkPolicy" in objects:
         assert {rule["ports"][0]["port"] for rule in objects["NetworkPolicy"]["spec"]["ingress"]} == set(ports)
@@ -147,6 +149,9 @@ def main():
         plain = render(directory, secret)
         assert set(plain) == {"ConfigMap", "NetworkPolicy", "Service", "StatefulSet"}, plain
         serve(directory, plain, False)
+        checksum = lambda objects: objects["StatefulSet"]["spec"]["template"]["metadata"]["annotations"]["checksum/settings"]
+        for value, replaced in (({"settings": "hz 10"}, True), ({"maxmemory": "2gb"}, True), ({"tls": {"existingSecret": "a"}}, True), ({"storage": {"size": "9Gi"}}, False)):
+            assert (checksum(render(directory, secret | value)) != checksum(plain)) == replaced, value
         full = render(directory, secret | {"tls": {"existingSecret": "a-certificate", "clientCertificates": True}, "storage": {"class": "fast"},
                                            "podDisruptionBudget": {"enabled": True}, "serviceMonitor": {"enabled": True}})
         assert set(full) - set(plain) == {"PodDisruptionBudget", "ServiceMonitor"}, full

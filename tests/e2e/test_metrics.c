@@ -189,8 +189,8 @@ CLIENT_TEST(the_daemon, metrics, the_rule_of_the_next_save_is_told)
     }
 }
 
-/* Only the most queried filters, others while there are places, and those that the setting names have series; never more
- * than a thousand. */
+/* Only the most queried filters, others while there are places, and those that the setting names have series; never
+ * more than a thousand. */
 CLIENT_TEST(the_daemon, metrics, filters_with_series_are_chosen_and_bounded)
 {
     double value;

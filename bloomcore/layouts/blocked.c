@@ -8,9 +8,8 @@
 
 /* ---- rates ---- */
 
-#define FEW_UNCOUNTED                                                                              \
-    1e-4 /* the rate at which their number, and so the rate's own error, is below a ten-thousandth \
-          */
+/* At this rate their number, and so the rate's own error, is below a ten-thousandth. */
+#define FEW_UNCOUNTED 1e-4
 
 /* The rate of a block with x items: the mean of f^k, where f is the share of bits that k x random ones have set. The
  * mean is taken from the mean and the variance of f. */
@@ -25,15 +24,29 @@ static double rate_of_block(uint64_t items, unsigned k)
     return pow(fill, k) * (1 + k * (k - 1) / 2.0 * fmax(variance, 0) / (fill * fill));
 }
 
+/* Rates of blocks with one k that a search has computed; 0: not yet. */
+struct block_rates {
+    double of[BLOCK_BITS];
+};
+
+static double known_rate(uint64_t items, unsigned k, struct block_rates *known)
+{
+    if (items >= BLOCK_BITS)
+        return rate_of_block(items, k);
+    if (known->of[items] == 0)
+        known->of[items] = rate_of_block(items, k);
+    return known->of[items];
+}
+
 /* The rate of blocks that have `mean` items on average: their numbers of items have Poisson's distribution. Terms are
  * left out from where they do not change the sum any more, on both sides of the most frequent number. */
-static double mean_rate(double mean, unsigned k)
+static double mean_rate(double mean, unsigned k, struct block_rates *known)
 {
     uint64_t mode = (uint64_t)mean;
     double most = exp((double)mode * log(mean) - mean - lgamma((double)mode + 1)), share = most, sum = 0;
 
     for (uint64_t x = mode; x > 0; x--) {
-        double term = share * rate_of_block(x, k);
+        double term = share * known_rate(x, k, known);
         sum += term;
         share *= (double)x / mean;
         if (term < sum * 1e-12)
@@ -42,7 +55,7 @@ static double mean_rate(double mean, unsigned k)
     share = most;
     for (uint64_t x = mode + 1;; x++) {
         share *= mean / (double)x;
-        double term = share * rate_of_block(x, k);
+        double term = share * known_rate(x, k, known);
         sum += term;
         if (term <= sum * 1e-12 && x > mode + 8)
             return fmin(sum, 1);
@@ -51,25 +64,26 @@ static double mean_rate(double mean, unsigned k)
 
 /* Items that seem present are not counted, but their bits are set like those of the others. When a block has been
  * offered `mean` items, the integral of the rate up to there is the number of those that were not counted. */
-static double uncounted(double mean, unsigned k)
+static double uncounted(double mean, unsigned k, struct block_rates *known)
 {
     enum { STEPS = 16 }; /* Simpson's rule; the rate is a smooth function that begins at 0 */
-    double sum = mean_rate(mean, k);
+    double sum = mean_rate(mean, k, known);
 
     for (unsigned i = 1; i < STEPS; i++)
-        sum += (i % 2 ? 4 : 2) * mean_rate(mean * i / STEPS, k);
+        sum += (i % 2 ? 4 : 2) * mean_rate(mean * i / STEPS, k, known);
     return sum * mean / STEPS / 3;
 }
 
 /* The rate when `counted` items per block were counted: Newton's method finds how many were offered. */
 static double rate_at(double counted, unsigned k)
 {
-    double mean = counted, rate = mean_rate(mean, k);
+    struct block_rates known = {.of = {0}};
+    double mean = counted, rate = mean_rate(mean, k, &known);
 
     for (unsigned i = 0; i < 20 && rate > FEW_UNCOUNTED && rate < 0.999; i++) {
-        double missing = counted + uncounted(mean, k) - mean;
+        double missing = counted + uncounted(mean, k, &known) - mean;
         mean += missing / (1 - rate);
-        rate = mean_rate(mean, k);
+        rate = mean_rate(mean, k, &known);
         if (missing < 1e-6 * mean)
             break;
     }
@@ -93,10 +107,11 @@ double blocked_rate(uint64_t n, unsigned k, uint64_t bits)
 double blocked_excess(double n, unsigned k, uint64_t bits)
 {
     double mean = n / blocks_in(bits);
+    struct block_rates known = {.of = {0}};
 
     if (!(mean > 0) || mean >= BLOCK_BITS * 8)
         return 0;
-    return fmax(mean_rate(mean, k) - pow(1 - exp(-(double)k * mean / BLOCK_BITS), k), 0);
+    return fmax(mean_rate(mean, k, &known) - pow(1 - exp(-(double)k * mean / BLOCK_BITS), k), 0);
 }
 
 double blocked_rate_of_bits(const _Atomic uint64_t *blocks, uint64_t nblocks, unsigned k)
@@ -121,12 +136,13 @@ double blocked_rate_of_bits(const _Atomic uint64_t *blocks, uint64_t nblocks, un
 static double items_at(double rate, unsigned k)
 {
     double low = 0.01, high = BLOCK_BITS * 4;
+    struct block_rates known = {.of = {0}};
 
     while (high > low * (1 + 1e-9)) {
         double middle = sqrt(low * high);
-        *(mean_rate(middle, k) <= rate ? &low : &high) = middle;
+        *(mean_rate(middle, k, &known) <= rate ? &low : &high) = middle;
     }
-    return rate > FEW_UNCOUNTED ? low - uncounted(low, k) : low;
+    return rate > FEW_UNCOUNTED ? low - uncounted(low, k, &known) : low;
 }
 
 struct density {
@@ -149,7 +165,7 @@ static struct density densest(double rate)
     return best;
 }
 
-/* A search takes a millisecond. Filters mostly have the same few rates. */
+/* A search takes a tenth of a millisecond. Filters mostly have the same few rates. */
 static struct density density_for(double rate)
 {
     enum { KEPT = 8 };

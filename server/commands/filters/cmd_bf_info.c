@@ -153,7 +153,8 @@ static void answer(struct reply *reply, const struct bf_plan *requested)
     bf_reply_plan(&out, requested);
 }
 
-/* Some microseconds for each: not on a loop. Larger expansions have no more than fit a file, some thirty. */
+/* Some microseconds for each, of LAYOUT blocked a tenth of a millisecond: not on a loop. Larger expansions have no more
+ * than fit a file, some thirty. */
 static bool has_many_layers(const struct bf_plan *requested)
 {
     return requested->params.expansion == 1 && requested->items / requested->params.capacity > INLINE_LAYERS;
@@ -179,7 +180,7 @@ void cmd_bf_plan(struct command_ctx *ctx)
     struct errbuf err;
     if (!bf_read_plan(&args, &defaults, &requested, &err))
         reply_error(ctx->reply, err.text);
-    else if (has_many_layers(&requested))
+    else if (!ctx->session->multi.in_exec || has_many_layers(&requested))
         command_defer_arguments(ctx, LONGEST_WORD, run_job);
     else
         answer(ctx->reply, &requested);

@@ -260,9 +260,9 @@ static bool is_cuckoo_list(const struct command *command)
     return IS_ONE_OF(command, cmd_cf_insert, cmd_cf_insertnx);
 }
 
-/* The filter that the command makes if there is none. False: it makes none. */
-static bool made_by(const struct server *server, const struct command *command, const struct bf_args *args,
-                    struct state *made_out)
+/* The filter that the command makes if there is none. Returns the work; 0: it makes none. */
+static uint64_t made_by(const struct server *server, const struct command *command, const struct bf_args *args,
+                        struct state *made_out)
 {
     bool automatic = server_config(server)->filters.auto_create;
     struct errbuf error;
@@ -278,9 +278,9 @@ static bool made_by(const struct server *server, const struct command *command, 
             numbers = insert.numbers;
         }
         if (!automatic || cuckoo_plan(&numbers, &params, &shape, &error) != BLOOM_OK)
-            return false;
+            return 0;
         *made_out = state_new(&params, 2 * (uint64_t)shape.k, shape.k, shape.nwords * 8);
-        return true;
+        return WORK_MADE;
     }
     struct bf_defaults defaults = bf_defaults_of(server);
     struct bf_reserve reserve;
@@ -295,13 +295,13 @@ static bool made_by(const struct server *server, const struct command *command, 
         params = insert.params;
     }
     if (!automatic)
-        return false;
+        return 0;
     /* a little more than is made: this many hash functions, and 1.5 times as many bits for each item */
     double rate = params.error_rate > 0 && params.error_rate < 1 ? params.error_rate : 1e-9;
     unsigned bits = (unsigned)least((uint64_t)(2 - ilogb(rate)), BLOOM_MAX_K);
     uint64_t capacity = bloom_params_is_window(&params) ? params.capacity / params.window_parts + 1 : params.capacity;
     *made_out = state_new(&params, capacity, bits, times(capacity, bits + bits / 2) / 8);
-    return true;
+    return bloom_params_variant(&params) == BLOOM_BLOCKED ? 2 * WORK_SLOW : WORK_MADE; /* of a new rate */
 }
 
 static size_t items_of(const struct server *server, const struct command *command, const struct bf_args *args)
@@ -348,8 +348,10 @@ static void take_filter(struct estimate *estimate, const struct command *command
                           cmd_cf_insertnx);
     if (!filter)
         return;
-    if ((adds || reserves) && (!filter->exists || estimate->mixed) && made_by(server, command, &args, &made)) {
-        estimate->work += WORK_MADE;
+    bool makes = (adds || reserves) && (!filter->exists || estimate->mixed);
+    uint64_t work = makes ? made_by(server, command, &args, &made) : 0;
+    if (work) {
+        estimate->work += work;
         join(filter, &made);
     }
     if (reserves)
@@ -417,7 +419,7 @@ static void take(void *ctx, const struct command *command, const struct resp_com
     if (IS_ONE_OF(command, cmd_acl_list, cmd_acl_users))
         estimate->work += atomic_load(&estimate->ctx->server->memory.of_users) / 16;
     else if (command->handler == cmd_bf_plan)
-        estimate->work += 2 * WORK_SLOW;
+        estimate->work += 8 * WORK_SLOW;
     else if (command->handler == cmd_cf_loadchunk)
         estimate->work += work_of_chunk(cmd);
     else if (command->handler == cmd_bf_find)

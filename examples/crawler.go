@@ -3,8 +3,7 @@
 //	redis-cli BF.RESERVE crawled 0.0001 2000000 KEYED
 //	GO111MODULE=off GOPATH=/usr/share/gocode go run crawler.go -state DIRECTORY
 //
-// Debian: golang-go, golang-github-gomodule-redigo-dev. fetch() is an artificial web of 2,000 pages; put yours in its place. With
-// -crash 100 the program dies when a worker has 100 pages; started again, it goes on.
+// Debian: golang-go, golang-github-gomodule-redigo-dev. fetch() is an artificial web; -crash 100 dies when a worker has 100 pages.
 package main
 
 import (
@@ -14,6 +13,7 @@ import (
 	"hash/crc32"
 	"log"
 	"os"
+	"regexp"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -24,6 +24,7 @@ var (
 	state   = flag.String("state", ".", "the directory of the workers' files")
 	workers = flag.Int("workers", 8, "how many")
 	crash   = flag.Int("crash", 0, "the number of pages of a worker at which the program dies")
+	passes  = regexp.MustCompile("^(LOADING|MISCONF|TRYAGAIN) ") // the server starts, its disk is full, or it does large work
 	pool    = &redis.Pool{MaxIdle: 8, Dial: func() (redis.Conn, error) { return redis.DialURL(*server) }}
 )
 
@@ -42,15 +43,14 @@ func claim(owner string, urls ...string) []int {
 		conn.Close()
 		if err == nil {
 			return mine
-		} else if _, refused := err.(redis.Error); refused || attempt == 100 {
+		} else if reply, refused := err.(redis.Error); refused && !passes.MatchString(string(reply)) || attempt == 100 {
 			log.Fatal(err)
 		}
 		time.Sleep(100 * time.Millisecond)
 	}
 }
 
-// Works on what the file of this name says: a URL stands there once when it is claimed, and again when it is finished. No two
-// workers have one name at the same time. Returns the number of its URLs.
+// In the file of this name a URL stands once when it is claimed, and again when it is finished. Returns the number of URLs.
 func crawl(name, first string) int {
 	file, err := os.OpenFile(*state+"/"+name, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o644)
 	if err != nil {

@@ -9,9 +9,23 @@
 const readline = require('readline');
 const { createClient } = require('redis');
 
-const client = createClient({ url: process.env.BLOOMERY_URL || 'redis://127.0.0.1:6379' });
-client.on('error', () => {}); // it connects again by itself; isNew() asks again
-let messages = 0, events = 0;
+const TRIES = 100, WAIT_MS = 100;
+const PASSES = /^(LOADING|MISCONF|TRYAGAIN) /; // errors that pass: the server is starting, its disk refuses writes, it does large work
+
+const client = createClient({
+    url: process.env.BLOOMERY_URL || 'redis://127.0.0.1:6379',
+    socket: { reconnectStrategy: (tries, cause) => (tries < TRIES ? WAIT_MS : cause || new Error('no server')) },
+});
+let messages = 0, events = 0, said;
+client.on('ready', () => { said = ''; });
+client.on('error', (error) => { // it connects again by itself; isNew() asks again
+    if (error.message !== said) console.error(said = error.message);
+});
+
+function fail(error) {
+    console.error(error.message);
+    process.exit(1);
+}
 
 async function isNew(message, event) {
     for (let attempt = 0; ; attempt++) {
@@ -19,9 +33,10 @@ async function isNew(message, event) {
             const reply = await client.sendCommand(['BF.INSERT', 'events', 'NOCREATE', 'OWNER', message, 'ITEMS', event]);
             if (reply[0] instanceof Error) throw reply[0];
             return Number(reply[0]) === 1;
-        } catch (error) { // a reply of the server is final, a broken connection is not
-            if (attempt === 100 || error.constructor.name.endsWith('ErrorReply') || error.constructor.name === 'SimpleError') throw error;
-            await new Promise((resolve) => setTimeout(resolve, 100));
+        } catch (error) { // most replies of the server are final, a broken connection is not
+            const reply = error.constructor.name.endsWith('ErrorReply') || error.constructor.name === 'SimpleError';
+            if (attempt === TRIES || (reply && !PASSES.test(error.message))) throw error;
+            await new Promise((resolve) => setTimeout(resolve, WAIT_MS));
         }
     }
 }
@@ -42,7 +57,7 @@ async function main() {
     for await (const line of readline.createInterface({ input: process.stdin })) {
         const one = handle(line);
         underway.add(one);
-        one.then(() => underway.delete(one), () => {});
+        one.then(() => underway.delete(one), fail);
         if (underway.size === 1000) await Promise.race(underway); // so many in one pipeline
     }
     await Promise.all(underway);
@@ -50,7 +65,4 @@ async function main() {
     await client.quit();
 }
 
-main().catch((error) => {
-    console.error(error.message);
-    process.exit(1);
-});
+main().catch(fail);

@@ -114,8 +114,12 @@ show_progress() { # LOG
 # Configures and builds a preset, or only its `targets`; prints the progress, and otherwise only faults.
 targets=()
 build() {
-    local preset=$1
+    local preset=$1 place
     shift
+    for place in . build "build/$preset" "build/$preset/build.ninja"; do
+        [ ! -e "$place" ] || [ -w "$place" ] ||
+            fail "$(id -un) may not write $(realpath "$place"), which belongs to $(stat -c %U "$place"): run this as $(stat -c %U "$place"), or in a clone of your own"
+    done
     say "building ($preset)"
     local log
     log=$(mktemp)

@@ -345,6 +345,19 @@ static int first_segment_is_there(struct log_reader *r, struct errbuf *err)
     return log_found_damage(r, &missing, err);
 }
 
+/* A power failure may take TAIL, as the file is not synced before an end; so it is no damage. */
+static void warn_without_tail(const struct log_reader *r)
+{
+    size_t i = 0;
+
+    while (i < r->nsegments && (r->segments[i].unused || r->segments[i].lost || r->segments[i].old))
+        i++;
+    if (!r->tail.valid && i < r->nsegments)
+        log_report(r, STORE_WARNING,
+                   "%s/TAIL is missing or has no valid record: nothing tells whether the last records are there",
+                   r->options.dir);
+}
+
 static int read_all(struct log_reader *r, struct errbuf *err)
 {
     TRY(log_tail_read(r->fs, r->options.dir, &r->tail, err));
@@ -353,6 +366,7 @@ static int read_all(struct log_reader *r, struct errbuf *err)
     else
         r->tail.frame = 0;
     TRY(log_find_segments(r, err));
+    warn_without_tail(r);
     TRY(first_segment_is_there(r, err));
     for (size_t i = 0; i < r->nsegments; i++) {
         if (r->segments[i].unused || r->segments[i].lost)

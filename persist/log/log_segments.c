@@ -470,8 +470,9 @@ static int read_file(struct log_reader *r, uint64_t process, struct pending_foun
     if (rc != 0)
         errbuf_prefix(err, "%s/%s", r->log_dir.text, name);
     else if (!found->fits)
-        log_report(r, STORE_NOTICE,
-                   "%s/%s belongs to frame %" PRIu64 " of the log, but the log ends with frame %" PRIu64 ": ignored",
+        log_report(r, found->frame > last ? STORE_WARNING : STORE_NOTICE,
+                   "%s/%s belongs to frame %" PRIu64 " of the log, but the log ends with frame %" PRIu64
+                   ": ignored; unless this is a copy, frames are lost",
                    r->log_dir.text, name, found->frame, last);
     return rc;
 }

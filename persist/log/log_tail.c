@@ -66,6 +66,7 @@ static int read_record(const struct fsops *fs, int fd, uint64_t at, uint64_t pla
                    record.version, LOG_VERSION);
         return LOG_NEWER;
     }
+    tail->valid = true;
     if (record.frame > tail->frame)
         tail->frame = record.frame;
     if (!record.here || record.here != place)

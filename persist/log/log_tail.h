@@ -8,6 +8,7 @@
  * Thread: one at a time for each directory. */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -15,6 +16,7 @@
 #include "fsops.h"
 
 struct log_tail {
+    bool valid;          /* it has a record */
     uint64_t frame;      /* the log has all frames up to this one; 0: none, or not known */
     uint64_t *processes; /* each has a file of pending records, unless the log says that it has ended */
     size_t n, size;

@@ -134,7 +134,7 @@ DAEMON_TEST(daemon_under_test, log_losses, a_copy_may_end_before_what_the_pendin
     file_truncate(AT("log/00000001.log"), 4096 + 150);
     cr_assert_eq(program_run(output, sizeof(output), "cd %s && mv data kept && cp -a kept data", daemon_under_test.dir),
                  0, "%s", output);
-    expect_word("whole", 0);
+    expect_word("frames are lost", 0);
     daemon_start(&daemon_under_test, always);
 }
 
@@ -228,6 +228,24 @@ DAEMON_TEST(daemon_under_test, log_losses, a_stream_that_is_lost_as_a_whole_is_m
         expect(client, "[:1,:1,:1]", "BF.MADD f a b c");
         client_kill(client, &daemon_under_test);
         expect_missed(losses[i], "00000001.pending is damaged: it lacks records");
+    }
+}
+
+/* A power failure may take TAIL: it is no damage. */
+DAEMON_TEST(daemon_under_test, log_losses, a_tail_that_is_gone_is_told)
+{
+    static const char *const losses[] = {"rm TAIL log/*.pending", "truncate -s 0 TAIL", "truncate -s 40 TAIL",
+                                         "dd if=/dev/zero of=TAIL bs=8 count=40 2>/dev/null"};
+    for (size_t i = 0; i < sizeof(losses) / sizeof(losses[0]); i++) {
+        kill_after_frames();
+        shell(losses[i]);
+        expect_word("TAIL is missing or has no valid record", 0);
+        daemon_start(&daemon_under_test, always);
+        cr_assert(strstr(daemon_output(&daemon_under_test), "TAIL is missing or has no valid record"), "%s",
+                  daemon_output(&daemon_under_test));
+        daemon_kill(&daemon_under_test);
+        expect_word("whole", 0);
+        shell("rm -r *");
     }
 }
 

@@ -9,6 +9,7 @@
 
 #include "log_payload.h"
 #include "log_append.h"
+#include "log_tail.h"
 #include "log_writer.h"
 #include "program.h"
 #include "rig.h"
@@ -127,6 +128,7 @@ Test(tool_check, json_says_the_same)
         tmp_path(dir, "data/filters/na-%llu-big-Filter.db", (unsigned long long)store_number(store) + 1);
 
     write_contents(0, false);
+    cr_assert_eq(log_tail_end(fsops_posix(), AT("data"), 1), 0);
     program_expect(output, sizeof(output), 0, "True {'whole': 2, 'damaged': 0} 0 1\n",
                    "'" BLOOMERY_TOOL "' check %s --json | %s", AT("data"), parse);
     program_expect(output, sizeof(output), 0, "False {'whole': 0, 'damaged': 0} 1 0\n",

@@ -116,7 +116,8 @@ targets=()
 build() {
     local preset=$1 place
     shift
-    for place in . build "build/$preset" "build/$preset/build.ninja"; do
+    for place in build "build/$preset" "build/$preset/build.ninja"; do
+        [ -e "$place" ] || place=$(dirname "$place")
         [ ! -e "$place" ] || [ -w "$place" ] ||
             fail "$(id -un) may not write $(realpath "$place"), which belongs to $(stat -c %U "$place"): run this as $(stat -c %U "$place"), or in a clone of your own"
     done

@@ -157,6 +157,11 @@ def main():
         assert set(full) - set(plain) == {"PodDisruptionBudget", "ServiceMonitor"}, full
         assert full["StatefulSet"]["spec"]["volumeClaimTemplates"][0]["spec"]["storageClassName"] == "fast"
         serve(directory, full, True)
+        if not shutil.which("helm"):  # which shows the notes of an installation alone
+            values = yaml.safe_load(read("docker", "chart", "values.yaml"))
+            notes = subprocess.run([os.path.join(directory, "render"), os.path.join(CHART, "templates", "NOTES.txt")], check=True, text=True,
+                                   input=json.dumps({"Values": values, "Release": {"Name": "filters"}}), stdout=subprocess.PIPE).stdout
+            assert "filters:6379" in notes and '{"matchLabels":{"bloomery-client":"true"}}' in notes, notes
     print("docker/chart agrees with the image and the daemon")
 
 

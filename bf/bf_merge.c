@@ -9,10 +9,8 @@ bool bf_merge_begin(struct bf_merge *merge, const struct bf_out *out, const stru
                     void *ctx)
 {
     *merge = (struct bf_merge){.out = out, .args = args};
-    if (args->argc > 2 + MAX_SOURCES) {
-        bf_out_errorf(out, "ERR at most %d filters can be merged at a time", MAX_SOURCES);
-        return false;
-    }
+    if (args->argc > 2 + MAX_SOURCES)
+        return bf_out_errorf(out, "ERR at most %d filters can be merged at a time", MAX_SOURCES);
     merge->sources = calloc(args->argc, sizeof(*merge->sources));
     if (!merge->sources) {
         out->ops->error(out->ctx, "ERR out of memory");
@@ -26,10 +24,8 @@ bool bf_merge_begin(struct bf_merge *merge, const struct bf_out *out, const stru
         struct bloom_filter *filter;
         if (!find(ctx, i, &filter))
             return false;
-        if (!filter) {
-            bf_out_errorf(out, "ERR not found: '%.*s'", slice_shown(name), name.ptr);
-            return false;
-        }
+        if (!filter)
+            return bf_out_errorf(out, "ERR not found: '%.*s'", slice_shown(name), name.ptr);
         merge->sources[merge->nsources++] = (struct bf_source){filter, bloom_filter_nlayers(filter), 0};
         merge->bytes += bloom_filter_memory(filter);
     }
@@ -47,13 +43,14 @@ const struct bloom_filter *bf_merge_model(const struct bf_merge *merge)
     return merge->destination ? merge->destination : merge->sources[0].filter;
 }
 
-/* False after the reply that this source and the destination, or the first source, have no union. */
+/* False after the reply that this source and the destination, or the first source, have no union. A source that is
+ * refused by itself is named with another filter. */
 static bool reply_different(const struct bf_merge *merge, size_t source, const struct errbuf *err)
 {
-    struct slice to = bf_arg(merge->args, merge->destination ? 1 : 2), from = bf_arg(merge->args, source + 2);
-    bf_out_errorf(merge->out, "ERR '%.*s' and '%.*s' cannot be merged: %s", slice_shown(to), to.ptr, slice_shown(from),
-                  from.ptr, err->text);
-    return false;
+    size_t first = merge->destination || merge->nsources == 1 ? 1 : 2;
+    struct slice to = bf_arg(merge->args, first), from = bf_arg(merge->args, source + (first == 2 && !source ? 3 : 2));
+    return bf_out_errorf(merge->out, "ERR '%.*s' and '%.*s' cannot be merged: %s", slice_shown(to), to.ptr,
+                         slice_shown(from), from.ptr, err->text);
 }
 
 /* ---- the shape of the union ---- */

@@ -21,12 +21,13 @@ void bf_out_verrorf(const struct bf_out *out, const char *format, va_list args)
     out->ops->error(out->ctx, text);
 }
 
-void bf_out_errorf(const struct bf_out *out, const char *format, ...)
+bool bf_out_errorf(const struct bf_out *out, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
     bf_out_verrorf(out, format, args);
     va_end(args);
+    return false;
 }
 
 void bf_reply_not_made(const struct bf_out *out, int status, const struct errbuf *err)

@@ -34,8 +34,8 @@ struct bf_out {
 
 void bf_out_text(const struct bf_out *out, const char *text); /* a bulk string */
 
-/* An error. An end of line in it, which a name may have, becomes a space. */
-void bf_out_errorf(const struct bf_out *out, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* An error. An end of line in it, which a name may have, becomes a space. False, for the caller to return. */
+bool bf_out_errorf(const struct bf_out *out, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void bf_out_verrorf(const struct bf_out *out, const char *format, va_list args) __attribute__((format(printf, 2, 0)));
 
 /* The error of a filter that cannot be made: the text of a status of bloomcore, BLOOM_REFUSED, BLOOM_LIMIT or an

@@ -296,7 +296,10 @@ CLIENT_TEST(daemon_under_test, windows, what_is_not_possible_is_said)
     expect(client, "-ERR 'w' and 'v' cannot be merged: the windows differ: 60 and 61 seconds", "BF.MERGE w v");
     expect(client, "-ERR 'plain' and 'w' cannot be merged: only one has a WINDOW: the items of the other have no age",
            "BF.MERGE plain w");
-    expect_has(client, "no common order", "BF.MERGE free last last");
+    expect(client, "+OK", "BF.RESERVE more 0.01 9 WINDOW ITEMS 9");
+    expect_has(client, "-ERR 'last' and 'more' cannot be merged: windows of a number of", "BF.MERGE free last more");
+    expect_has(client, "-ERR 'free' and 'last' cannot be merged: windows of a number of", "BF.MERGE free last");
+    expect_has(client, "no common order", "BF.MERGE last more");
     expect(client, ":0", "EXISTS free");
 }
 

@@ -11,7 +11,7 @@
  *     2  length of the name
  *     2  layers
  *     8  id
- *     1  variant: 0 na, 1 me, 2 ka, 3 redisbloom, 4 redisbloom32
+ *     1  variant, its number in enum bloom_variant
  *        the name
  *        the layers, each as a Filter.db file */
 #include "pack.h"

@@ -342,6 +342,10 @@ static int load_all(struct load *load)
     STEP(status, registry_put_in_order(server->registry));
     STEP(status, take_databases(load));
     STEP(status, check_databases(load));
+    if (status == 0 && window_clock_is_lost())
+        log_warning(&server->log,
+                    "there are windows, and the file " WINDOW_CLOCK_NAME
+                    " is missing or invalid: if the time of day was set, their items expire early or late");
     return status == 0 ? start_log(load) : status;
 }
 

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <xxhash.h>
 
 #include "bloom_window.h"
 #include "clock.h"
@@ -16,6 +17,7 @@
 static _Atomic int64_t ahead_boot_us;
 static struct window_clock_note noted; /* as in the file */
 static bool is_noted;
+static _Atomic bool has_windows; /* among the filters that were loaded */
 
 int64_t window_clock_us(void)
 {
@@ -31,29 +33,35 @@ int64_t window_clock_ahead(const struct window_clock_note *note, const struct wi
 
 /* ---- the note ---- */
 
-int window_clock_format(const struct window_clock_note *note, char text_out[WINDOW_CLOCK_MAX])
+int window_clock_format(const struct window_clock_note *note, int version, char text_out[WINDOW_CLOCK_MAX])
 {
-    return snprintf(text_out, WINDOW_CLOCK_MAX,
-                    "bloomery-clock 1 boot=%s ahead-boot-us=%" PRId64 " ahead-unix-us=%" PRId64 "\n",
-                    note->boot[0] ? note->boot : "-", note->ahead_boot_us, note->ahead_unix_us);
+    int n = snprintf(text_out, WINDOW_CLOCK_MAX,
+                     "bloomery-clock %d boot=%s ahead-boot-us=%" PRId64 " ahead-unix-us=%" PRId64, version,
+                     note->boot[0] ? note->boot : "-", note->ahead_boot_us, note->ahead_unix_us);
+    size_t room = WINDOW_CLOCK_MAX - (size_t)n;
+    if (version == 1)
+        return n + snprintf(text_out + n, room, "\n");
+    return n + snprintf(text_out + n, room, " xxh3=%016" PRIx64 "\n", (uint64_t)XXH3_64bits(text_out, (size_t)n));
 }
 
 bool window_clock_parse(const char *text, size_t len, struct window_clock_note *note_out)
 {
     char copy[WINDOW_CLOCK_MAX + 1], again[WINDOW_CLOCK_MAX];
+    int version;
 
     if (len >= WINDOW_CLOCK_MAX || memchr(text, '\0', len))
         return false;
     memcpy(copy, text, len);
     copy[len] = '\0';
-    if (sscanf(copy, "bloomery-clock 1 boot=%39s ahead-boot-us=%" SCNd64 " ahead-unix-us=%" SCNd64, note_out->boot,
-               &note_out->ahead_boot_us, &note_out->ahead_unix_us) != 3)
+    if (sscanf(copy, "bloomery-clock %1d boot=%39s ahead-boot-us=%" SCNd64 " ahead-unix-us=%" SCNd64, &version,
+               note_out->boot, &note_out->ahead_boot_us, &note_out->ahead_unix_us) != 4 ||
+        version < 1 || version > WINDOW_CLOCK_VERSION)
         return false;
     if (strcmp(note_out->boot, "-") == 0)
         note_out->boot[0] = '\0';
     /* One form only; and times of some thousand years, which can be added up. */
     const int64_t most = INT64_C(1) << 58;
-    return (size_t)window_clock_format(note_out, again) == len && memcmp(again, text, len) == 0 &&
+    return (size_t)window_clock_format(note_out, version, again) == len && memcmp(again, text, len) == 0 &&
            note_out->ahead_boot_us > -most && note_out->ahead_boot_us < most && note_out->ahead_unix_us > -most &&
            note_out->ahead_unix_us < most;
 }
@@ -83,10 +91,10 @@ static int read_note(const struct fsops *fs, const char *path, struct window_clo
         return 0;
     if (rc != 0)
         return errbuf_fail(err, rc, "cannot read %s: %s", path, strerror(-rc));
-    if (sscanf(text, "bloomery-clock %u ", &version) == 1 && version > 1)
+    if (sscanf(text, "bloomery-clock %u ", &version) == 1 && version > WINDOW_CLOCK_VERSION)
         return errbuf_fail(err, -EPROTO,
-                           "%s: " WRITTEN_BY_NEWER ": its format has version %u, and this program knows version 1",
-                           path, version);
+                           "%s: " WRITTEN_BY_NEWER ": its format has version %u, and this program knows version %d",
+                           path, version, WINDOW_CLOCK_VERSION);
     errbuf_set(err, "%s is not a clock file", path);
     return 0;
 }
@@ -112,8 +120,15 @@ void window_clock_floor(int64_t us)
 
 void window_clock_pass(const struct bloom_filter *filter)
 {
-    if (bloom_filter_forgets(filter))
-        window_clock_floor(bloom_window_latest_us(filter));
+    if (!bloom_filter_forgets(filter))
+        return;
+    atomic_store(&has_windows, true);
+    window_clock_floor(bloom_window_latest_us(filter));
+}
+
+bool window_clock_is_lost(void)
+{
+    return !is_noted && atomic_load(&has_windows);
 }
 
 int window_clock_save(const struct fsops *fs, const char *dir, struct errbuf *err)
@@ -130,7 +145,7 @@ int window_clock_save(const struct fsops *fs, const char *dir, struct errbuf *er
     struct path path, fresh;
     TRY(path_format(&path, err, "%s/" WINDOW_CLOCK_NAME, dir));
     TRY(path_format(&fresh, err, "%s/" WINDOW_CLOCK_NAME ".new", dir));
-    int rc = fs_write_file(fs, fresh.text, text, (size_t)window_clock_format(&note, text));
+    int rc = fs_write_file(fs, fresh.text, text, (size_t)window_clock_format(&note, WINDOW_CLOCK_VERSION, text));
     STEP(rc, fs->rename(fs->ctx, fresh.text, path.text));
     STEP(rc, fs->sync_dir(fs->ctx, dir));
     if (rc != 0)

@@ -33,9 +33,11 @@ struct window_clock_now {
 /* The clock's lead over the time since the boot, by this note; NULL: none. */
 int64_t window_clock_ahead(const struct window_clock_note *note, const struct window_clock_now *now);
 
-#define WINDOW_CLOCK_NAME "CLOCK"
-#define WINDOW_CLOCK_MAX  160                                                                   /* bytes of the text */
-int window_clock_format(const struct window_clock_note *note, char text_out[WINDOW_CLOCK_MAX]); /* its length */
+#define WINDOW_CLOCK_NAME    "CLOCK"
+#define WINDOW_CLOCK_MAX     160 /* bytes of the text */
+#define WINDOW_CLOCK_VERSION 2   /* 1, of 0.3.2, has no checksum */
+/* Its length. */
+int window_clock_format(const struct window_clock_note *note, int version, char text_out[WINDOW_CLOCK_MAX]);
 bool window_clock_parse(const char *text, size_t len, struct window_clock_note *note_out);
 
 /* Sets the clock by the note in `dir`. 0: without a valid note, which `err` says, by the time of day. -errno with the
@@ -45,6 +47,9 @@ int window_clock_start(const struct fsops *fs, const char *dir, struct errbuf *e
 /* Loading: moves the clock to this time, or to the latest turn of the filter, if it is behind. Thread: any. */
 void window_clock_floor(int64_t us);
 void window_clock_pass(const struct bloom_filter *filter);
+
+/* After loading, before the first save: there are windows, and no valid note of their clock. */
+bool window_clock_is_lost(void);
 
 /* Writes the note if it has changed. 0 or -errno. */
 int window_clock_save(const struct fsops *fs, const char *dir, struct errbuf *err) __attribute__((warn_unused_result));

@@ -316,7 +316,7 @@ static void add_field(void)
 
 static void raise_clock(void)
 {
-    file_write_text(AT("CLOCK"), "bloomery-clock 2 boot=- ahead-us=0\n");
+    file_write_text(AT("CLOCK"), "bloomery-clock 3 boot=- ahead-us=0\n");
 }
 
 /* The records of the future are neither dropped nor read in part, with whatever setting, and no file is touched. */

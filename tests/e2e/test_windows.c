@@ -9,6 +9,7 @@
 #include "client.h"
 #include "daemon.h"
 #include "program.h"
+#include "tmpdir.h"
 #include "wait.h"
 
 #define ITEMS  200
@@ -301,6 +302,27 @@ CLIENT_TEST(daemon_under_test, windows, what_is_not_possible_is_said)
     expect_has(client, "-ERR 'free' and 'last' cannot be merged: windows of a number of", "BF.MERGE free last");
     expect_has(client, "no common order", "BF.MERGE last more");
     expect(client, ":0", "EXISTS free");
+}
+
+/* A changed digit would move the clock for ever. */
+CLIENT_TEST(daemon_under_test, windows, clock_that_is_lost_or_changed_is_told)
+{
+    char note[512];
+    snprintf(note, sizeof(note), "%s/CLOCK", daemon_under_test.data);
+    expect(client, "+OK", "BF.RESERVE w 0.01 9 WINDOW 60");
+    for (int i = 0; i < 2; i++) {
+        expect(client, "+OK", "SAVE");
+        client_kill(client, &daemon_under_test);
+        if (i)
+            file_change_byte(note, -24);
+        else
+            cr_assert_eq(remove(note), 0);
+        daemon_start(&daemon_under_test, NULL);
+        cr_assert(strstr(daemon_output(&daemon_under_test), "the file CLOCK is missing or invalid"), "%s",
+                  daemon_output(&daemon_under_test));
+        client = client_open(daemon_under_test.port);
+    }
+    expect(client, ":1", "EXISTS w");
 }
 
 /* Without the note, a time of day that is set while the daemon is down would make items expire early. So it is there

@@ -50,13 +50,20 @@ Test(window_clock, a_note_has_one_form)
         "bloomery-clock 1 boot=- ahead-boot-us=9000000000000000000 ahead-unix-us=2\n",
         "bloomery-clock 1 boot=0123456789012345678901234567890123456789 ahead-boot-us=1 ahead-unix-us=2\n",
     };
+    static const char old[] = "bloomery-clock 1 boot=- ahead-boot-us=1 ahead-unix-us=2\n";
     char text[WINDOW_CLOCK_MAX];
     struct window_clock_note again;
-    int len = window_clock_format(&note, text);
+    int len = window_clock_format(&note, WINDOW_CLOCK_VERSION, text);
 
     cr_assert(window_clock_parse(text, (size_t)len, &again));
     cr_assert_str_eq(again.boot, "here");
     cr_assert_eq(again.ahead_boot_us, note.ahead_boot_us);
+    for (int i = 0; i < len * 8; i++) {
+        text[i / 8] ^= (char)(1 << i % 8);
+        cr_assert(!window_clock_parse(text, (size_t)len, &again), "%d: %s", i, text);
+        text[i / 8] ^= (char)(1 << i % 8);
+    }
+    cr_assert(window_clock_parse(old, strlen(old), &again), "0.3.2 wrote this");
     for (int i = 0; i < len; i++)
         cr_assert(!window_clock_parse(text, (size_t)i, &again));
     for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++)
@@ -81,7 +88,7 @@ Test(window_clock, a_restart_goes_on_from_the_file)
     cr_assert_eq(window_clock_start(fs, dir, &err), 0, "%s", err.text);
     cr_assert(strstr(err.text, "is not a clock file"), "%s", err.text);
     cr_assert(window_clock_us() < before - 50 * HOUR);
-    file_write_text(tmp_path(dir, WINDOW_CLOCK_NAME).text, "bloomery-clock 2 boot=- ahead=0\n");
+    file_write_text(tmp_path(dir, WINDOW_CLOCK_NAME).text, "bloomery-clock 3 boot=- ahead=0\n");
     cr_assert_eq(window_clock_start(fs, dir, &err), -EPROTO);
     cr_assert(strstr(err.text, "written by a newer version"), "%s", err.text);
     remove(tmp_path(dir, WINDOW_CLOCK_NAME).text);

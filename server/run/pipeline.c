@@ -94,13 +94,13 @@ static void learn_work(struct pipeline *p, struct pipeline_run *run, const struc
     if (!filter) {
         p->known.work[0] = p->known.work[2] = 1;
         p->known.work[1] = WORK_MADE;
-    } else if (run->kind >= PIPELINE_CUCKOO_QUERY) {
+    } else if (run->kind >= PIPELINE_CUCKOO_QUERY && entry_is_cuckoo(run->entry)) {
         uint32_t step = cuckoo_is_compacting(filter) ? CF_LOOKS_BESIDE / 4 : 0;
         p->known.work[0] = work_of_item(filter, false);
         p->known.work[1] = work_of_item(filter, true) + step;
         p->known.work[2] = p->known.work[0] + step;
     } else {
-        p->known.work[0] = p->known.work[1] = work_of_bloom_item(filter);
+        p->known.work[0] = p->known.work[1] = p->known.work[2] = work_of_bloom_item(filter);
     }
     run->work = p->known.work[work_of_kind(run->kind)];
 }

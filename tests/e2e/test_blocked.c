@@ -135,17 +135,17 @@ Test(blocked, a_capacity_given_for_a_file_holds)
 {
     char output[4096];
 #define TOOL(text, ...) \
-    program_expect(output, sizeof(output), 0, text, "tool='" BLOOMERY_TOOL_PATH "'; cd " __VA_ARGS__)
-    TOOL("20000 items", "%s; seq 20000 | $tool build a.db --error 0.001 --variant blocked", the_daemon.dir);
-    TOOL("about 19831 items", "%s; $tool load redis://127.0.0.1:%d loaded a.db --capacity 5", the_daemon.dir,
+    program_expect(output, sizeof(output), 0, text, "tool() { '" BLOOMERY_TOOL_PATH "' \"$@\"; }; cd " __VA_ARGS__)
+    TOOL("20000 items", "%s; seq 20000 | tool build a.db --error 0.001 --variant blocked", the_daemon.dir);
+    TOOL("about 19831 items", "%s; tool load redis://127.0.0.1:%d loaded a.db --capacity 5", the_daemon.dir,
          the_daemon.port);
-    TOOL("", "%s; $tool load redis://127.0.0.1:%d large a.db --capacity 40000 --error 0.02", the_daemon.dir,
+    TOOL("", "%s; tool load redis://127.0.0.1:%d large a.db --capacity 40000 --error 0.02", the_daemon.dir,
          the_daemon.port);
     expect(client, "+OK", "CONFIG SET appendonly no"); /* a log with changes takes no import */
     client_stop(client, &the_daemon);
-    TOOL("capacity 5, error rate 3.95e-18", "%s; $tool import data imported a.db --capacity 5", the_daemon.dir);
-    TOOL("whole", "%s; $tool check data", the_daemon.dir);
-    TOOL("blocked, k 9", "%s; $tool export data imported out; $tool show out/blocked-0.bits", the_daemon.dir);
+    TOOL("capacity 5, error rate 3.95e-18", "%s; tool import data imported a.db --capacity 5", the_daemon.dir);
+    TOOL("whole", "%s; tool check data", the_daemon.dir);
+    TOOL("blocked, k 9", "%s; tool export data imported out; tool show out/blocked-0.bits", the_daemon.dir);
     client = client_restart(&the_daemon);
     for (int loaded = 0; loaded < 2; loaded++) {
         const char *name = loaded ? "loaded" : "imported";

@@ -280,6 +280,12 @@ KEYED_TEST(the_first_filter_may_be_in_a_transaction)
     char path[512];
 
     key_file(path);
+    expect(client, "+OK", "MULTI"); /* items that are called so need no key */
+    expect(client, "+QUEUED", "BF.MADD f x KEYED");
+    expect(client, "+QUEUED", "BF.INSERT f ITEMS KEYED y");
+    expect(client, "[[:1,:1],[:0,:1]]", "EXEC");
+    cr_assert_not(file_exists(path));
+    expect(client, ":1", "DEL f");
     for (size_t i = 0; i < sizeof(makers) / sizeof(makers[0]); i++) {
         bool more = i < 2; /* alone in EXEC it stops no other worker */
         expect(client, "+OK", "MULTI");

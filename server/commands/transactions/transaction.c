@@ -344,6 +344,14 @@ static void run_queue(struct command_ctx *ctx, struct transaction *tx)
     atomic_store_explicit(&session->meters.command, "exec", memory_order_relaxed);
 }
 
+/* Whether the command has the option KEYED. */
+static bool takes_key(const struct command *command)
+{
+    return command->handler == cmd_bf_reserve || command->handler == cmd_bf_insert ||
+           command->handler == cmd_cf_reserve || command->handler == cmd_cf_insert ||
+           command->handler == cmd_cf_insertnx;
+}
+
 /* The first KEYED filter needs a key, which is made before any of the commands runs. */
 static bool needs_first_key(const struct server *server, const struct transaction *tx)
 {
@@ -351,7 +359,7 @@ static bool needs_first_key(const struct server *server, const struct transactio
         return false;
     for (size_t i = 0; i < tx->ncommands; i++) {
         const struct resp_command cmd = command_of(tx, &tx->commands[i]);
-        if (!(tx->commands[i].command->flags & CMD_WRITE))
+        if (!takes_key(tx->commands[i].command))
             continue;
         for (unsigned word = 2; word < cmd.argc && !slice_is(resp_arg(&cmd, word), "ITEMS"); word++)
             if (slice_is(resp_arg(&cmd, word), "KEYED"))

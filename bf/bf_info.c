@@ -435,7 +435,7 @@ static void reply_plan_layer(const struct bf_out *out, const struct bloom_plan_l
     bf_out_named_real(out, "Bits per item", (double)(layer->nwords * 64) / (double)layer->capacity);
 }
 
-#define FEW_LAYERS 4 /* sizes of blocks take a millisecond a layer */
+#define FEW_LAYERS 4 /* the size of a layer in blocks takes a tenth of a millisecond */
 
 /* Whether Cassandra's layout and blocks are compared: one of them is requested. */
 static bool has_layouts(const struct bloom_params *params, const struct bloom_plan *plan)
@@ -443,7 +443,7 @@ static bool has_layouts(const struct bloom_params *params, const struct bloom_pl
     return (params->redisbloom == 0 || params->redisbloom == BLOOM_OPTION_BLOCKED) && plan->nlayers <= FEW_LAYERS;
 }
 
-/* The same filter in both. `plan`: room for their plans. */
+/* The filter's plan in each of the two layouts, one after the other in `plan`. */
 static void reply_layouts(const struct bf_out *out, const struct bf_plan *requested, struct bloom_plan *plan)
 {
     static const uint8_t options[] = {0, BLOOM_OPTION_BLOCKED};

@@ -20,6 +20,7 @@ CLIENT_TEST(the_daemon, transaction_limits, what_takes_long_is_refused_when_queu
         "FLUSHDB",
         "INFO",
         "DUMP f",
+        "BF.PLAN 0.01 100",
         "RESTORE g 0 x",
         "COPY f g",
         "BF.MERGE g f",
@@ -264,6 +265,16 @@ CLIENT_TEST(the_daemon, transaction_limits, exec_counts_work_and_refuses_all_or_
     }
     expect(client, ":0", "BF.CARD huge");
     expect(client, ":0", "EXISTS new other");
+}
+
+/* The size of a layer in blocks is searched for each new rate. */
+CLIENT_TEST(the_daemon, transaction_limits, creations_in_blocks_count)
+{
+    expect(client, "+OK", "MULTI");
+    for (int i = 0; i < 80; i++)
+        expect(client, "+QUEUED", "BF.RESERVE new%d 0.0%d1 100 LAYOUT blocked", i, i);
+    expect_refused(client, client_ask(client, "EXEC"), "BF.RESERVE");
+    expect(client, ":0", "DBSIZE");
 }
 
 /* Typical transactions. */

@@ -190,10 +190,9 @@ def again(player, daemon):
 def main():
     print(f"seed {SEED}", flush=True)
     dice = random.Random(SEED)
-    daemon = Daemon(sys.argv[1], "--appendfsync", dice.choice(("everysec", "always")), "--threads", "2")
-    players = [Player(daemon, number) for number in range(CLIENTS)]
     kills, until = 0, time.monotonic() + PLAYS_S
-    try:
+    with Daemon(sys.argv[1], "--appendfsync", dice.choice(("everysec", "always")), "--threads", "2") as daemon:
+        players = [Player(daemon, number) for number in range(CLIENTS)]
         client = daemon.start()
         while time.monotonic() < until:
             for player in players:
@@ -219,11 +218,6 @@ def main():
         steps = sum(player.steps for player in players)
         print(f"{kills} kills, {steps} steps, {sum(len(player.models) for player in players)} filters at the end")
         assert kills >= 3, "the machine is too slow for this to mean anything"
-    except BaseException:
-        print(daemon.said())
-        raise
-    finally:
-        daemon.remove()
 
 
 main()

@@ -87,6 +87,14 @@ class Daemon:
         self.log = os.path.join(self.directory, "log")
         self.process = None
 
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, error, trace):
+        if error:
+            print(self.said())
+        self.remove()
+
     def launch(self):
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen(self.command, stdout=log, stderr=log)

@@ -43,6 +43,8 @@ def worst_of():
     yield "BF.ADD to a deep filter, a thousand in a pipeline", [("BF.ADD", "deep", f"{item}-") for item in thousand]
     yield "BF.INSERT with an owner, of a thousand", [("BF.INSERT", "claims", "OWNER", "me", "ITEMS", *thousand)]
     yield "BF.RESERVE of large filters", [("BF.RESERVE", f"new:{i}", "0.0001", "20000000") for i in range(5)]
+    yield "BF.RESERVE in blocks, of two hundred rates", [("BF.RESERVE", f"blocks:{i}", f"0.00{i + 1}1", "100", "LAYOUT", "blocked") for i in range(200)]
+    yield "BF.PLAN of two hundred rates", [("BF.PLAN", f"0.00{i + 1}2", "1000") for i in range(200)]
     yield "COPY of a large filter", [("COPY", "large", "copy")]
     yield "BF.MERGE of large filters", [("BF.MERGE", "union", "large", "other")]
     yield "BF.INFO of a deep filter, a hundred", [("BF.INFO", "deep")] * 100
@@ -100,9 +102,8 @@ def run(client, commands):
 
 
 def main():
-    daemon = Daemon(sys.argv[1], "--threads", "1", "--save", "")
     faults = []
-    try:
+    with Daemon(sys.argv[1], "--threads", "1", "--save", "") as daemon:
         client = daemon.start()
         preparations(client)
         for title, commands in worst_of():
@@ -120,11 +121,6 @@ def main():
         client.close()
         daemon.stop()
         assert not faults, f"the worker ran for more than {LIMIT_MS} ms without an answer: {faults}"
-    except BaseException:
-        print(daemon.said())
-        raise
-    finally:
-        daemon.remove()
 
 
 main()

@@ -144,44 +144,23 @@ void cmd_bf_falsepositive(struct command_ctx *ctx)
 
 /* ---- BF.PLAN ---- */
 
-#define INLINE_LAYERS 32
-#define LONGEST_WORD  1024
-
-static void answer(struct reply *reply, const struct bf_plan *requested)
-{
-    struct bf_out out = bf_out_of(reply);
-    bf_reply_plan(&out, requested);
-}
-
-/* Some microseconds for each, of LAYOUT blocked a tenth of a millisecond: not on a loop. Larger expansions have no more
- * than fit a file, some thirty. */
-static bool has_many_layers(const struct bf_plan *requested)
-{
-    return requested->params.expansion == 1 && requested->items / requested->params.capacity > INLINE_LAYERS;
-}
+#define LONGEST_WORD 1024
 
 static void run_job(struct command_job *job)
 {
     struct bf_args args = bf_args_of_job(job->data, "bf.plan");
     struct bf_defaults defaults = bf_defaults_of(job->server);
+    struct bf_out out = bf_out_of(&job->reply);
     struct bf_plan requested;
     struct errbuf err;
     if (bf_read_plan(&args, &defaults, &requested, &err))
-        answer(&job->reply, &requested);
+        bf_reply_plan(&out, &requested);
     else
         reply_error(&job->reply, err.text);
 }
 
+/* A layer takes some microseconds, of LAYOUT blocked a tenth of a millisecond: not on a loop. */
 void cmd_bf_plan(struct command_ctx *ctx)
 {
-    struct bf_args args = bf_args_of(ctx);
-    struct bf_defaults defaults = bf_defaults_of(ctx->server);
-    struct bf_plan requested;
-    struct errbuf err;
-    if (!bf_read_plan(&args, &defaults, &requested, &err))
-        reply_error(ctx->reply, err.text);
-    else if (!ctx->session->multi.in_exec || has_many_layers(&requested))
-        command_defer_arguments(ctx, LONGEST_WORD, run_job);
-    else
-        answer(ctx->reply, &requested);
+    command_defer_arguments(ctx, LONGEST_WORD, run_job);
 }

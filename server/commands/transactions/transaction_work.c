@@ -418,8 +418,6 @@ static void take(void *ctx, const struct command *command, const struct resp_com
         return;
     if (IS_ONE_OF(command, cmd_acl_list, cmd_acl_users))
         estimate->work += atomic_load(&estimate->ctx->server->memory.of_users) / 16;
-    else if (command->handler == cmd_bf_plan)
-        estimate->work += 8 * WORK_SLOW;
     else if (command->handler == cmd_cf_loadchunk)
         estimate->work += work_of_chunk(cmd);
     else if (command->handler == cmd_bf_find)

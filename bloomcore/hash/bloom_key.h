@@ -25,7 +25,7 @@ struct siphash_key {
 /* `data` may be NULL when `len` is 0. */
 void siphash(const struct siphash_key *key, const void *data, size_t len, unsigned char out[SIPHASH_BYTES]);
 
-/* The same for n inputs of any lengths: several times as fast with AVX-512 or AVX2, most for equal lengths. */
+/* Hashes n inputs of any lengths: several times as fast with AVX-512 or AVX2, most for equal lengths. */
 void siphash_many(const struct siphash_key *key, const void *const *data, const size_t *len, size_t n,
                   unsigned char (*out)[SIPHASH_BYTES]);
 

@@ -125,7 +125,7 @@ static void find_next(struct log_reader *r, struct segment *segment, const struc
     r->expected = known < segment->limit ? known + 1 : segment->limit;
 }
 
-/* Who states how far the log goes at least. */
+/* The file that states how far the log goes at least. */
 static const char *stated_by(const struct log_reader *r)
 {
     return r->tail.frame ? "TAIL" : "the MANIFEST";

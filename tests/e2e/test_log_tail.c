@@ -55,7 +55,7 @@ static void make_log(void)
 
 TestSuite(log_tail, .init = make_log, .fini = discard, .timeout = 1000);
 
-/* As the log's only segment: starts begin others. Nothing else says where the log ends. */
+/* Makes the image the log's only segment: starts begin others. Nothing else says where the log ends. */
 static void put_back(const unsigned char *image, size_t image_len)
 {
     struct tmp_path log = tmp_path(daemon_under_test.data, "log");

@@ -88,7 +88,7 @@ static void run_of(struct stream *s, struct rng *rng, unsigned filter, unsigned 
 
 enum { EXISTS, ADD, ADDNX, DEL };
 
-/* What a command with this item answers; `copies` are those of the item. */
+/* The model's answer to a command with an item of which there are so many copies. */
 static bool cuckoo_answer(unsigned *copies, unsigned command)
 {
     bool had = *copies > 0;
@@ -112,7 +112,7 @@ static void cuckoo_run(struct stream *s, struct rng *rng, unsigned n)
     }
 }
 
-/* The same with many items in one command. */
+/* Sends one command with many items. */
 static void cuckoo_many(struct stream *s, struct rng *rng, unsigned n)
 {
     bool adds = rng_below(rng, 2);

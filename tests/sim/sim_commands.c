@@ -92,7 +92,7 @@ static unsigned another(unsigned name)
     return MODEL_PLAIN + ((name - MODEL_PLAIN) ^ 1);
 }
 
-/* The same name in the other database of the client. */
+/* Returns the name in the client's other database. */
 static unsigned opposite(unsigned name)
 {
     return MODEL_PLAIN + (name - MODEL_PLAIN + MODEL_OWN) % (2 * MODEL_OWN);

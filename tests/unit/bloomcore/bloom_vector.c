@@ -216,6 +216,31 @@ Test(bloom_vector, hashing_touches_no_byte_outside_of_the_items)
 
 #define LARGE 4000000 /* items of a layer of more than BLOOM_ROOM_MIN_BYTES */
 
+/* Locates the first n items: those of `wanted` that are present, and the missing bits of the others. */
+static void check_located(const _Atomic uint64_t *words, const struct bloom_geometry *geometry,
+                          const uint64_t h1[BLOOM_BATCH], const uint64_t h2[BLOOM_BATCH], size_t n, uint32_t wanted,
+                          uint32_t present)
+{
+    uint64_t missing[BLOOM_BATCH * BLOOM_PROBE_BITS];
+    uint8_t nmissing[BLOOM_BATCH];
+    bool blocks = geometry->walk == BLOOM_WALK_BLOCK;
+    uint32_t located =
+        (blocks ? blocked_vector_locate : bloom_vector_locate)(words, geometry, h1, h2, n, missing, nmissing);
+
+    cr_assert_eq(located & wanted, present & (uint32_t)((UINT64_C(1) << n) - 1));
+    for (size_t i = 0; i < n; i++) {
+        struct bloom_walk walk = bloom_walk_start(geometry, (struct bloom_hash){h1[i], h2[i]});
+        unsigned left = 0;
+        for (unsigned j = 0; j < geometry->k; j++) {
+            uint64_t bit = step(&walk, geometry);
+            if (!(atomic_load(&words[bit / 64]) >> (bit % 64) & 1))
+                cr_assert_eq(missing[i * bloom_vector_stride(geometry) + left++], bit);
+        }
+        cr_assert_eq(nmissing[i], left);
+        cr_assert_eq(located >> i & 1, left == 0);
+    }
+}
+
 /* Layers with all fills; some of the items are wanted, the others are not. */
 Test(bloom_vector, finds_what_the_scalar_code_finds)
 {
@@ -261,24 +286,7 @@ Test(bloom_vector, finds_what_the_scalar_code_finds)
             }
             present |= (uint32_t)all << i;
         }
-        size_t n = 1 + rng_below(&rng, BLOOM_BATCH);
-        uint64_t missing[BLOOM_BATCH * BLOOM_PROBE_BITS];
-        uint8_t nmissing[BLOOM_BATCH];
-        uint32_t located = (blocks ? blocked_vector_locate : bloom_vector_locate)(words, &geometry, h1, h2, n, missing,
-                                                                                  nmissing),
-                 first_n = (uint32_t)((UINT64_C(1) << n) - 1);
-        cr_assert_eq(located & wanted, present & first_n, "round %u", round);
-        for (size_t i = 0; i < n; i++) {
-            struct bloom_walk walk = bloom_walk_start(&geometry, (struct bloom_hash){h1[i], h2[i]});
-            unsigned left = 0;
-            for (unsigned j = 0; j < k; j++) {
-                uint64_t bit = step(&walk, &geometry);
-                if (!(atomic_load(&words[bit / 64]) >> (bit % 64) & 1))
-                    cr_assert_eq(missing[i * bloom_vector_stride(&geometry) + left++], bit);
-            }
-            cr_assert_eq(nmissing[i], left);
-            cr_assert_eq(located >> i & 1, left == 0);
-        }
+        check_located(words, &geometry, h1, h2, 1 + rng_below(&rng, BLOOM_BATCH), wanted, present);
         if (!blocks)
             bloom_vector_prefetch(words, &geometry, h1, h2, 1 + rng_below(&rng, BLOOM_BATCH), k);
         cr_assert_eq((blocks ? blocked_vector_query : bloom_vector_query)(words, &geometry, h1, h2, wanted), present,

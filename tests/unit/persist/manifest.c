@@ -52,6 +52,35 @@ static void finish(struct manifest_text *text, const struct manifest_save *save,
     cr_assert_eq(manifest_format_end(text, nfilters, XXH3_64bits(text->ptr, text->len)), 0);
 }
 
+static const struct manifest_filter redisbloom = {.id = 19,
+                                                  .name = "moved",
+                                                  .name_len = 5,
+                                                  .params = {100, 0.01, 2, 5, .key = UINT64_C(0x00123456789abcde)},
+                                                  .variant = BLOOM_REDISBLOOM,
+                                                  .nlayers = 1,
+                                                  .layers = {{.shape.nwords = 19,
+                                                              .shape.k = 57,
+                                                              .file = 4,
+                                                              .shape.n2 = 10,
+                                                              .shape.spare_bytes = 3,
+                                                              .shape.capacity = 99,
+                                                              .shape.error_rate = 5e-17,
+                                                              .shape.bpe = 81.5}}};
+
+static const struct manifest_filter valkey = {.id = 20,
+                                              .name = "seeded",
+                                              .name_len = 6,
+                                              .params = {100, 0.01, UINT32_MAX, BLOOM_OPTION_VALKEY, .tightening = 0.5,
+                                                         .seed = {"0123456789abcdefghijklmnopqrst\xff"}},
+                                              .variant = BLOOM_VALKEY,
+                                              .nlayers = 1,
+                                              .layers = {{.shape.nwords = 15,
+                                                          .shape.k = 7,
+                                                          .file = 5,
+                                                          .shape.capacity = 100,
+                                                          .shape.error_rate = 0.01,
+                                                          .shape.bpe = 9.6}}};
+
 static struct manifest_text sample(void)
 {
     static const char name[] = {0, '/', (char)0xff, 'a', '.'};
@@ -81,33 +110,6 @@ static struct manifest_text sample(void)
         .params = {.capacity = 100, .error_rate = 0.01},
         .nlayers = 2,
         .layers = {{.shape.nwords = 15, .shape.k = 7}, {.shape.nwords = 8175, .shape.k = 8}}};
-    struct manifest_filter redisbloom = {.id = 19,
-                                         .name = "moved",
-                                         .name_len = 5,
-                                         .params = {100, 0.01, 2, 5, .key = UINT64_C(0x00123456789abcde)},
-                                         .variant = BLOOM_REDISBLOOM,
-                                         .nlayers = 1,
-                                         .layers = {{.shape.nwords = 19,
-                                                     .shape.k = 57,
-                                                     .file = 4,
-                                                     .shape.n2 = 10,
-                                                     .shape.spare_bytes = 3,
-                                                     .shape.capacity = 99,
-                                                     .shape.error_rate = 5e-17,
-                                                     .shape.bpe = 81.5}}};
-    struct manifest_filter valkey = {.id = 20,
-                                     .name = "seeded",
-                                     .name_len = 6,
-                                     .params = {100, 0.01, UINT32_MAX, BLOOM_OPTION_VALKEY, .tightening = 0.5,
-                                                .seed = {"0123456789abcdefghijklmnopqrst\xff"}},
-                                     .variant = BLOOM_VALKEY,
-                                     .nlayers = 1,
-                                     .layers = {{.shape.nwords = 15,
-                                                 .shape.k = 7,
-                                                 .file = 5,
-                                                 .shape.capacity = 100,
-                                                 .shape.error_rate = 0.01,
-                                                 .shape.bpe = 9.6}}};
 
     cr_assert_eq(manifest_format_magic(&text), 0);
     cr_assert_eq(manifest_format_filter(&text, &filter), 0);

@@ -1,9 +1,10 @@
 /* Keeps the memory of clients below maxmemory-clients: beyond it the client with most memory is closed.
  *
- * Each loop keeps the sum of its clients' memory, and notes ten times a second how large its largest is. It reads the
- * sums of all loops then, and when its own clients have used more than an even share of the memory that was free at its
- * last reading. So usually no loop reads another loop's numbers. If the clients hold too much, the loop with the
- * largest of them closes it; others notify that loop.
+ * Each loop keeps the sum of its clients' memory, and how large its largest is: a client that grows raises that number
+ * at once, a look ten times a second lowers it. So no loop takes a smaller client for the largest of all. A loop reads
+ * the sums of all loops at its looks, and when its own clients have used more than an even share of the memory that was
+ * free at the last look. So usually no loop reads another loop's numbers. If the clients hold too much, the loop with
+ * the largest of them closes it; others notify that loop.
  *
  * Clients with CLIENT NO-EVICT ON are neither counted nor closed: otherwise others would be closed for their memory. */
 #include <inttypes.h>
@@ -21,10 +22,13 @@ static struct client_memory *memory_of(const struct io *io)
 
 void client_limit_note(struct conn *conn, size_t held)
 {
-    _Atomic uint64_t *sum = &memory_of(conn->io)->held; /* its one writer is this thread */
-    if (held != conn->held)
-        atomic_store_explicit(sum, atomic_load_explicit(sum, memory_order_relaxed) + held - conn->held,
-                              memory_order_relaxed);
+    struct client_memory *memory = memory_of(conn->io); /* its one writer is this thread */
+    if (held == conn->held)
+        return;
+    uint64_t sum = atomic_load_explicit(&memory->held, memory_order_relaxed) + held - conn->held;
+    atomic_store_explicit(&memory->held, sum, memory_order_relaxed);
+    if (held > atomic_load_explicit(&memory->largest, memory_order_relaxed))
+        atomic_store_explicit(&memory->largest, held, memory_order_relaxed);
     conn->held = held;
 }
 

@@ -18,7 +18,7 @@ struct server;
 struct client_memory {
     _Alignas(64) _Atomic uint64_t bytes; /* all of it, except for subscriptions, which pubsub counts */
     _Atomic uint64_t held;               /* that maxmemory-clients limits: without idle connections */
-    _Atomic uint64_t largest;            /* of these the bytes of the largest one, at the last look; 0: there is none */
+    _Atomic uint64_t largest;            /* the bytes of the largest one, or more until the next look; 0: none */
 };
 
 struct memory_account {

@@ -80,6 +80,20 @@ static void wait_until_held(redisContext *client, long long least, long long mos
     cr_assert(now >= least && now <= most, "%lld bytes", now);
 }
 
+/* Waits until all clients together have sent this many bytes that are not yet a command. */
+static void wait_until_arrived(redisContext *client, long long bytes)
+{
+    long long arrived = 0;
+    for (int i = 0; i < 3000 && arrived < bytes; i++, usleep(10000)) {
+        redisReply *list = redisCommand(client, "CLIENT LIST");
+        arrived = 0;
+        for (const char *at = list->str; (at = strstr(at, " qbuf=")); at++)
+            arrived += strtoll(at + 6, NULL, 10);
+        freeReplyObject(list);
+    }
+    cr_assert_geq(arrived, bytes);
+}
+
 static void wait_until_evicted(redisContext *client, long long n)
 {
     for (int i = 0; i < 3000 && evicted(client) < n; i++)
@@ -147,16 +161,17 @@ CLIENT_TEST(the_daemon, client_limit, ten_clients_evict_no_filter)
 
 CLIENT_TEST(the_daemon, client_limit, the_largest_is_closed_first)
 {
-    static const int sizes[] = {5, 9, 3, 7, 8}; /* MB; the second is the largest, by far not the last */
+    /* MB; buffers may have twice the size of their bytes, so the second is the largest at any time, then the fifth */
+    static const int sizes[] = {5, 40, 3, 7, 18};
     enum { CLIENTS = sizeof(sizes) / sizeof(sizes[0]) };
     struct wire halves[CLIENTS], last;
     make_stranger(client);
-    expect(client, "+OK", "CONFIG SET maxmemory-clients 120mb"); /* buffers may have twice the size of their bytes */
+    expect(client, "+OK", "CONFIG SET maxmemory-clients 160mb");
     for (int i = 0; i < CLIENTS; i++) {
         open_half(&halves[i], "one");
         cr_assert(send_some(&halves[i], (size_t)sizes[i] << 20));
     }
-    wait_until_held(client, 32 * MB, 120 * MB);
+    wait_until_arrived(client, 73 * MB);
     cr_assert_eq(evicted(client), 0);
 
     expect(client, "+OK", "CONFIG SET maxmemory-clients %lld", held(client) - MB);
@@ -168,8 +183,9 @@ CLIENT_TEST(the_daemon, client_limit, the_largest_is_closed_first)
     open_half(&last, "last");
     expect(client, "+OK", "CONFIG SET maxmemory-clients %lld", held(client) - MB);
     wait_until_evicted(client, 2);
-    cr_expect(is_closed(&halves[4]) || is_closed(&halves[3])); /* buffers grow in steps */
-    cr_expect(!is_closed(&last) && !is_closed(&halves[0]) && !is_closed(&halves[2]));
+    for (int i = 0; i < CLIENTS; i++)
+        cr_expect_eq(is_closed(&halves[i]), i == 1 || i == 4, "client %d", i);
+    cr_expect(!is_closed(&last));
     for (int i = 0; i < CLIENTS; i++)
         wire_close(&halves[i]);
 }

@@ -55,7 +55,7 @@ struct bloomery_item {
     size_t size;
 };
 
-const char *bloomery_version(void); /* of the library: "0.4.0" */
+const char *bloomery_version(void); /* of the library: "1.0.0" */
 
 /* ---- making one, and its end ---- */
 

@@ -39,6 +39,7 @@ struct bf_defaults {
     bool fixed_seed;            /* likewise: filters get valkey_fixed_seed */
     bool fresh_seed;            /* `params` lack a seed: bf_draw_seed() */
     uint64_t limit;             /* bytes of a filter; 0: none */
+    bool obeys;                 /* a primary or a log says what happened there: VALIDATESCALETO refuses nothing */
 };
 
 /* Completes the defaults: new filters are in this layout, unless a command says otherwise. */

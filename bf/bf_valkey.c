@@ -155,7 +155,7 @@ bool bf_valkey_settle(struct bloom_params *params, const struct bf_defaults *def
         return bf_refuse(error, "ERR SEED, TIGHTENING and VALIDATESCALETO need LAYOUT valkey");
     bf_set_layout(params, bloom_params_variant(params));
     *fresh_out = bf_valkey_lacks_seed(params, defaults, words->seed);
-    const char *why_not = bf_valkey_scale_error(params, words, defaults->limit);
+    const char *why_not = defaults->obeys ? NULL : bf_valkey_scale_error(params, words, defaults->limit);
     return !why_not || bf_refuse(error, why_not);
 }
 

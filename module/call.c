@@ -203,9 +203,8 @@ bool call_must_obey(const struct call *call)
 
 bool call_has_memory(struct call *call)
 {
-    if (call_must_obey(call) || !(engine.GetContextFlags(call->ctx) & ENGINE_CTX_OOM))
-        return true;
-    return call_refuse(call, "OOM command not allowed when used memory > 'maxmemory'.");
+    return call_must_obey(call) || !(engine.GetContextFlags(call->ctx) & ENGINE_CTX_OOM) ||
+           call_refuse(call, "OOM command not allowed when used memory > 'maxmemory'.");
 }
 
 /* A value of another type needs another object under the key, which has no time to live at first. The engine frees the
@@ -241,6 +240,7 @@ void call_put(struct call *call, struct value *value)
 struct bf_defaults call_defaults(const struct call *call)
 {
     struct bf_defaults defaults = settings_defaults();
+    defaults.obeys = settings.take_over == TAKE_VALKEY && call_must_obey(call);
     if (settings.take_over == TAKE_REDISBLOOM && settings.layout != LAYOUT_REDISBLOOM && call_must_obey(call))
         bf_defaults_take(&defaults, BLOOM_REDISBLOOM);
     return defaults;

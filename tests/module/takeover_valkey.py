@@ -115,11 +115,15 @@ def test_a_log_of_valkey_bloom_is_served_and_rewritten_as_it_was():
     made = [command for name in NAMES if recorded(name).seed
             for command in [creation(recorded(name), "made:" + name), *batches("made:" + name, added(name))]]
     loads = [("BF.LOAD", name, read(name, "load.bin")) for name in NAMES]
+    made += [creation(recorded("06_exp1"), "judged"), ("BF.INSERT", "judged", "VALIDATESCALETO", str(10 ** 12), "ITEMS", "there")]
     for base in (rdb(), b"".join(map(encoded, loads))):
         engine = engine_on_log(base, made)
         for name in NAMES:
             as_recorded(engine, name, name)
             as_recorded(engine, name, "made:" + name)
+        assert engine("BF.EXISTS", "judged", "there") == 1
+        refused = engine.try_call("BF.INSERT", "judged", "VALIDATESCALETO", str(10 ** 12), "ITEMS", "here")
+        assert isinstance(refused, Error) and engine("BF.EXISTS", "judged", "here") == 0, refused
         engine("CONFIG", "SET", "aof-use-rdb-preamble", "no")
         rewritten(engine, "BGREWRITEAOF")
         folder = os.path.join(engine.directory, "appendonlydir")

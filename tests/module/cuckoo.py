@@ -101,6 +101,15 @@ def test_a_default_that_no_reserve_can_say():
     assert primary("DUMP", "f") == replica("DUMP", "f")
 
 
+def test_a_filter_whose_first_add_fails_is_made_on_replicas():
+    primary = Engine(module=("cf-max-expansions", "1"))
+    replica = replica_of(primary)
+    for words in (("CF.ADD", "a", "x"), ("CF.INSERT", "b", "ITEMS", "x")):
+        assert isinstance(primary.try_call(*words), Error), words
+    in_sync(primary, replica)
+    assert primary("EXISTS", "a", "b") == replica("EXISTS", "a", "b") == 2
+
+
 def test_what_changes_nothing_is_told_to_nobody():
     primary = Engine()
     replica = replica_of(primary)

@@ -55,7 +55,6 @@ void log_history_destroy(struct log_history *history)
             drop_contents(&block->filters[i]);
             free(block->filters[i].name);
             free(block->filters[i].grown);
-            free(block->filters[i].turns);
         }
         next = block->next;
         free(block);
@@ -158,14 +157,14 @@ static int note_growth(struct log_filter *filter, uint64_t number, const struct 
 
         while (n <= control->layer)
             n *= 2;
-        struct bloom_shape *grown = realloc(filter->grown, n * sizeof(*grown));
+        struct log_grown *grown = realloc(filter->grown, n * sizeof(*grown));
         if (!grown)
             return -ENOMEM;
         memset(grown + filter->ngrown, 0, (n - filter->ngrown) * sizeof(*grown));
         filter->grown = grown;
         filter->ngrown = n;
     }
-    filter->grown[control->layer] = control->shape;
+    filter->grown[control->layer].shape = control->shape;
     filter->grown_number = number;
     return 0;
 }
@@ -173,21 +172,12 @@ static int note_growth(struct log_filter *filter, uint64_t number, const struct 
 /* Of the turns of a layer the last one counts: records of an older process may come again. */
 static int note_turn(struct log_filter *filter, uint64_t number, const struct log_control *control)
 {
-    unsigned before = filter->turns ? filter->ngrown : 0;
-
-    if (filter->turns && control->layer < before && filter->turns[control->layer].number >= control->turn.number)
+    if (control->layer < filter->ngrown && filter->grown[control->layer].turn.number >= control->turn.number)
         return 0;
-    int rc = note_growth(filter, number, control);
-    if (rc == 0 && filter->ngrown > before) {
-        struct bloom_turn *turns = realloc(filter->turns, filter->ngrown * sizeof(*turns));
-        if (!turns)
-            return -ENOMEM;
-        memset(turns + before, 0, (filter->ngrown - before) * sizeof(*turns));
-        filter->turns = turns;
-    }
-    if (rc == 0)
-        filter->turns[control->layer] = control->turn;
-    return rc;
+    TRY(note_growth(filter, number, control));
+    filter->grown[control->layer].turn = control->turn;
+    filter->turns = true;
+    return 0;
 }
 
 static void clear(struct log_history *history)

@@ -18,6 +18,12 @@
 struct filter_block;
 struct log_history;
 
+/* A layer that the log has. */
+struct log_grown {
+    struct bloom_shape shape; /* nwords 0: not known */
+    struct bloom_turn turn;   /* of a window; number 0: none */
+};
+
 /* Of one filter. */
 struct log_filter {
     uint64_t id;
@@ -33,10 +39,10 @@ struct log_filter {
     struct bloom_shape shape;
     unsigned char *contents; /* created with these (log_payload.h), which can be decoded; NULL: created empty */
     size_t contents_len;
-    struct bloom_shape *grown; /* shapes of layers by index; nwords 0: not known. NULL: none */
+    struct log_grown *grown; /* layers by index; NULL: none */
     unsigned ngrown;
-    struct bloom_turn *turns; /* of the layers in `grown`, number 0: none; NULL: not a window, or none */
-    uint64_t grown_number;    /* of the last record of a layer */
+    bool turns;            /* the log has turns: it is a window */
+    uint64_t grown_number; /* of the last record of a layer */
 };
 
 struct log_history_options {

@@ -293,7 +293,7 @@ static int take_bytes(struct reading *r, struct log_place *place, void *out, siz
     unsigned char *to = out;
 
     while (len) {
-        if (place->used == room || place->chunk == 0)
+        if (place->used >= room || place->chunk == 0)
             *place = (struct log_place){.chunk = place->chunk + 1};
         int rc = r->chunk->number == place->chunk ? 1 : load_chunk(r, r->header.nstreams - 1, place->chunk);
         if (rc <= 0)

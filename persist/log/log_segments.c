@@ -195,9 +195,12 @@ static int settle_segment(struct log_reader *r, const struct segment *last, stru
         mark.has_controls &= r->pending.found[i].process != last->process;
     TRY(log_read_segment(r, last, UINT64_MAX, &file, err));
     size_t used = log_used_bytes(&file);
+    int rc = file.len < last->end ? errbuf_fail(err, -EIO, "%s/%08" PRIu64 ".log: another program has cut it",
+                                                r->log_dir.text, last->number)
+                                  : 0;
     file.len = used > last->end ? used : last->end;
-    int rc = keep_cut(r, last->number, &file, last->end, err);
-    if (!last->gaps)
+    STEP(rc, keep_cut(r, last->number, &file, last->end, err));
+    if (rc == 0 && !last->gaps)
         file.len = last->end + log_frame_head(&mark, last->salt, file.ptr + last->end);
     if (rc == 0)
         rc = write_segment(r, last->number, &file, err);
@@ -445,6 +448,10 @@ static int read_file(struct log_reader *r, uint64_t process, struct pending_foun
     const struct pending_known known = {is_named(r->tail.processes, r->tail.n, process), last, r->known.places,
                                         r->known.process == process ? r->known.n : 0, r->known.control};
     int rc = log_pending_read(r->fs, path.text, &known, found, err);
+    if (rc == 0 && found->process != process) {
+        log_bytes_deinit(&found->payload);
+        rc = errbuf_fail(err, LOG_DAMAGED, "it was created by process %" PRIu64, found->process);
+    }
     if (rc == LOG_DAMAGED && known.here)
         return found_damage(r, name, process, err);
     if (rc == LOG_DAMAGED) { /* a power failure may leave this, and no promise needs the file then */

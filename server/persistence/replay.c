@@ -261,22 +261,20 @@ static int turn(struct replay *replay, const struct log_filter *h, struct entry 
 {
     struct bloom_filter *filter = entry_shape(entry);
     for (unsigned i = 0; i < h->ngrown; i++) {
-        if (h->turns[i].number == 0)
+        const struct log_grown *grown = &h->grown[i];
+        int status = BLOOM_REFUSED;
+        if (grown->turn.number == 0)
             continue;
-        int status = REGISTRY_OK;
         if (bloom_params_is_window(bloom_filter_params(filter)))
-            status = bloom_window_replay(filter, i, &h->grown[i], &h->turns[i], err);
-        else {
+            status = bloom_window_replay(filter, i, &grown->shape, &grown->turn, err);
+        else
             errbuf_set(err, "the filter has no window");
-            status = BLOOM_REFUSED;
-        }
         entry_mark_dirty(entry);
         if (status > 0)
             return refuse_layer(replay, h, i, err);
         if (status)
             return status;
     }
-    window_clock_pass(filter);
     return 0;
 }
 
@@ -285,11 +283,15 @@ static int grow(struct replay *replay, const struct log_filter *h, struct target
     struct entry *entry = target->entry;
     unsigned index = bloom_filter_nlayers(entry_shape(entry));
     int status = 0;
-    if (h->turns)
-        return turn(replay, h, entry, err);
+    if (h->turns) {
+        status = turn(replay, h, entry, err);
+        window_clock_pass(entry_shape(entry)); /* also when layers are left out */
+        return status;
+    }
     struct bloom_filter *filter = index < h->ngrown ? filter_of(replay, target, &status) : NULL;
-    while (filter && status == 0 && (index = bloom_filter_nlayers(filter)) < h->ngrown && h->grown[index].nwords) {
-        status = bloom_filter_append_layer(filter, &h->grown[index], err);
+    while (filter && status == 0 && (index = bloom_filter_nlayers(filter)) < h->ngrown &&
+           h->grown[index].shape.nwords) {
+        status = bloom_filter_append_layer(filter, &h->grown[index].shape, err);
         entry_mark_dirty(entry);
     }
     if (status > 0)

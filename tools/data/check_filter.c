@@ -40,8 +40,8 @@ bool filter_shape_is_possible(struct filter_checker *checker, const struct bloom
 
     errbuf_set(why, "out of memory");
     int rc = bloom_filter_create(checker->pool, params, shapes, nlayers, &filter, why);
-    for (unsigned i = nlayers; rc == 0 && grown && i < grown->ngrown && grown->grown[i].nwords; i++) {
-        rc = bloom_filter_append_layer(filter, &grown->grown[i], why);
+    for (unsigned i = nlayers; rc == 0 && grown && i < grown->ngrown && grown->grown[i].shape.nwords; i++) {
+        rc = bloom_filter_append_layer(filter, &grown->grown[i].shape, why);
         if (rc != 0)
             errbuf_prefix(why, "layer %u", i);
     }

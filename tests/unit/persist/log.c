@@ -382,6 +382,21 @@ Test(log, a_segment_without_a_header_is_damaged)
     }
 }
 
+Test(log, a_segment_that_another_program_has_cut_is_not_settled)
+{
+    const struct log_reader_options options = {.fs = ops, .dir = LOG_RIG_DIR};
+    struct log_reader_summary summary;
+    struct log_reader *reader;
+    struct errbuf err = {""};
+
+    write_frames(1, 20, 20);
+    cr_assert_eq(log_reader_open(&options, &reader, &summary, &err), LOG_OK, "%s", err.text);
+    cut(segment(last_segment()), LOG_HEADER_BYTES);
+    cr_assert_eq(log_reader_settle(reader, NULL, &err), -EIO);
+    cr_assert(strstr(err.text, "another program has cut it"), "%s", err.text);
+    log_reader_close(reader);
+}
+
 /* ---- space ---- */
 
 static unsigned grown; /* frames, or pieces of them, written after the end of the file */

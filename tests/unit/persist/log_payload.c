@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "log_frame.h"
+#include "log_history.h"
 #include "log_payload.h"
 #include "redisbloom.h"
 #include "log_payload_internal.h"
@@ -353,6 +354,36 @@ Test(log_payload, contents_that_are_none_are_refused)
     contents[3] = 1;
     contents[1] = BLOOM_MAX_K + 1;
     cr_assert_eq(decode_control(5, &control), LOG_DAMAGED);
+}
+
+/* No process records layers of both kinds for one filter, but a forged log may have them. */
+Test(log_payload, layers_and_turns_of_one_filter_may_be_mixed)
+{
+    const struct {
+        enum log_control_kind kind;
+        unsigned layer;
+        uint64_t turn;
+    } records[] = {{LOG_TURN, 0, 1}, {LOG_GROW, 100, 0}, {LOG_TURN, 90, 7}, {LOG_TURN, 90, 6}, {LOG_TURN, 1000, 8}};
+    struct log_history *history;
+    struct errbuf err = {""};
+
+    cr_assert_eq(log_history_create(&history, &(struct log_history_options){.control = 0}), 0);
+    for (size_t i = 0; i < sizeof(records) / sizeof(*records); i++) {
+        const struct log_control control = {.kind = records[i].kind,
+                                            .id = 1,
+                                            .layer = records[i].layer,
+                                            .shape = {.nwords = 1 + i, .k = 1},
+                                            .turn = {.number = records[i].turn}};
+        cr_assert_eq(log_history_control(history, 1 + i, &control, &err), 0, "%s", err.text);
+    }
+    const struct log_filter *filter = log_history_get(history, 1);
+    cr_assert(filter && filter->turns && filter->ngrown > 1000);
+    for (unsigned i = 0; i < filter->ngrown; i++) {
+        uint64_t turn = i == 0 ? 1 : i == 90 ? 7 : i == 1000 ? 8 : 0;
+        uint64_t nwords = i == 0 ? 1 : i == 100 ? 2 : i == 90 ? 3 : i == 1000 ? 5 : 0;
+        cr_assert(filter->grown[i].turn.number == turn && filter->grown[i].shape.nwords == nwords, "layer %u", i);
+    }
+    log_history_destroy(history);
 }
 
 /* ---- frames ---- */

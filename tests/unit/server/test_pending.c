@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "journal_ring.h"
+#include "log_reader.h"
 #include "rng.h"
 #include "tmpdir.h"
 
@@ -290,6 +291,36 @@ Test(pending, what_is_cut_or_changed_after_a_kill_is_missed)
     expect_loss(bytes, len - PENDING_CHUNK_BYTES, "cut by a chunk", 0);
     expect_loss(bytes, len - 1, "cut by a byte", 0);
     free(bytes);
+}
+
+Test(pending, a_place_beyond_its_chunk_has_no_records)
+{
+    note(10);
+    note(20);
+    struct log_place places[RINGS + 1] = {[CONTROLS] = {.chunk = 1, .used = UINT32_C(1) << 30, .stream = CONTROLS}};
+    note_known(10, places);
+    struct found found = read_now();
+    cr_assert(found.fits && !found.controls, "%s", why.text);
+}
+
+static void take_report(void *ctx, enum store_severity severity, const char *text)
+{
+    (void)severity;
+    errbuf_set(ctx, "%s", text);
+}
+
+Test(pending, a_file_of_another_process_is_not_read)
+{
+    struct log_reader_options options = {
+        .dir = dir, .on_damage = LOG_EXAMINE, .report = take_report, .report_ctx = &why};
+    struct log_reader_summary summary;
+    struct log_reader *reader;
+    struct errbuf err;
+    note(10);
+    file_copy(PENDING, tmp_path(dir, "log/00000004.pending").text);
+    cr_assert_eq(log_reader_open(&options, &reader, &summary, &err), LOG_OK, "%s", err.text);
+    cr_assert(strstr(why.text, "00000004.pending: it was created by process 3: ignored"), "%s", why.text);
+    log_reader_close(reader);
 }
 
 static void hold(void)

@@ -82,6 +82,7 @@ static void read_page(struct cuckoo_still *still, unsigned index, uint64_t word,
     const struct bloom_layer *live = bloom_filter_layer_at(still->filter, index);
     uint64_t page = word / PAGE_WORDS;
     bool copied = has(layer->copied, page);
+    CHECK(copied || !has(layer->settled, page)); /* it was read for the last time: the live words are of later */
     const _Atomic uint64_t *from = bloom_layer_words(copied ? bloom_filter_layer_at(still->shape, index) : live);
 
     for (uint64_t i = word; i < end; i++)
@@ -264,16 +265,29 @@ void cuckoo_set_counts(struct bloom_filter *filter, uint64_t ordinal, uint64_t d
     atomic_store_explicit(&cuckoo->deletes, deletes, memory_order_relaxed);
 }
 
+/* The taken slots of a layer. Slots that are a part of a word are counted side by side: a slot that is not 0 sets its
+ * highest bit, alone or when all lower bits are added to it. */
+static uint64_t count_taken(const struct bloom_layer *layer)
+{
+    unsigned bits = cuckoo_slot_bits(layer->geometry), each = 64 % bits ? 0 : 64 / bits;
+    uint64_t one = UINT64_MAX / ((UINT64_C(1) << bits) - 1), low = one * ((UINT64_C(1) << (bits - 1)) - 1);
+    uint64_t slots = layer->geometry->capacity, at = 0, items = 0;
+
+    for (; each && slots - at >= each; at += each) {
+        uint64_t word = cuckoo_get_bits(layer, at * bits, 64);
+        items += ((((word & low) + low) | word) >> (bits - 1) & one) * one >> (64 - bits);
+    }
+    for (; at < slots; at++)
+        items += cuckoo_get(layer, at) != 0;
+    return items;
+}
+
 void cuckoo_recount(struct bloom_filter *filter)
 {
     struct bloom_layer *layer = bloom_filter_newest(filter);
 
-    for (; layer; layer = bloom_layer_older(layer)) {
-        uint64_t items = 0;
-        for (uint64_t at = 0; at < layer->geometry->capacity; at++)
-            items += cuckoo_get(layer, at) != 0;
-        atomic_store_explicit(&layer->items, items, memory_order_relaxed);
-    }
+    for (; layer; layer = bloom_layer_older(layer))
+        atomic_store_explicit(&layer->items, count_taken(layer), memory_order_relaxed);
 }
 
 /* ---- stills as filters ---- */

@@ -7,6 +7,7 @@
 
 #include "bytes.h"
 #include "check.h"
+#include "cuckoo.h"
 #include "database.h"
 #include "filterdb.h"
 #include "log_payload_internal.h"
@@ -257,6 +258,8 @@ int log_contents_fill(const struct log_contents *contents, struct bloom_filter *
         if (contents->turns)
             bloom_filter_set_turn(filter, i, &layer->turn);
     }
+    if (bloom_params_is_cuckoo(bloom_filter_params(filter)))
+        cuckoo_recount(filter);
     return 0;
 }
 

@@ -258,6 +258,7 @@ static size_t make_piece(struct layer_io *io, const struct bloom_layer_view *lay
 {
     size_t len = piece_len(filterdb_bytes(layer->shape.nwords), offset);
 
+    io->begun = layer->still;
     for (size_t at = 0; at < len;) {
         size_t part = len - at < HASH_BYTES ? len - at : HASH_BYTES;
         size_t header = 0;
@@ -342,9 +343,10 @@ int layer_write(struct layer_io *io, const char *path, const struct bloom_layer_
                 uint64_t *xxh3_out, struct errbuf *err)
 {
     bool direct = !is_small(filterdb_bytes(layer->shape.nwords));
+    io->begun = false;
     int rc = write_file(io, path, layer, sync, direct);
 
-    if (rc == -EINVAL && direct) { /* this file system, or its block size, cannot */
+    if (rc == -EINVAL && direct && !io->begun) { /* this file system, or its block size, cannot */
         (void)io->fs->unlink(io->fs->ctx, path);
         rc = write_file(io, path, layer, sync, false);
     }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "bloom_resident.h"
+#include "cuckoo.h"
 #include "manifest_file.h"
 #include "store_internal.h"
 #include "store_loader.h"
@@ -87,6 +88,8 @@ static int read_filter(struct loadee *loadee, struct bloom_filter *bloom, struct
         return 0;
     }
     int rc = bits_read(&thread->bits, record, bloom, err);
+    if (rc == 0 && bloom_params_is_cuckoo(&record->params))
+        cuckoo_recount(bloom); /* a forged count would end the process at a deletion */
     thread->counts.bytes += rc == 0 ? manifest_filter_bytes(record) : 0;
     return rc;
 }

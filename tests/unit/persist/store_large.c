@@ -1,6 +1,7 @@
 /* Large layers, which are read directly into their place: of every size at which a case begins or ends, in every
  * variant, with and without direct I/O; damaged; hardly used. */
 #include <criterion/criterion.h>
+#include <errno.h>
 #include <linux/magic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,6 +10,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include "cuckoo.h"
 #include "fault_fs.h"
 #include "filterdb.h"
 #include "layer_file.h"
@@ -117,6 +119,28 @@ Test(store_large, a_large_file_and_a_chain_come_back)
     stage_expect_saved(&fault.ops);
     rig_fill(rig_find(&rig, "chain"), 2000000, 1000); /* further adds */
     cr_assert(rig_has(rig_find(&rig, "chain"), 2000999));
+}
+
+/* The words of a cuckoo filter are read once: a second try, without direct writes, would find those of later. */
+Test(store_large, a_cuckoo_filter_that_could_not_be_written_is_not_read_again)
+{
+    const struct cuckoo_numbers numbers = {.capacity = 3000000, .bucket_size = 2, .iterations = 20, .expansion = 1};
+    struct bloom_params params;
+    struct bloom_shape shape;
+    int rc = -EINVAL;
+
+    cr_assert_eq(cuckoo_plan(&numbers, &params, &shape, &err), BLOOM_OK, "%s", err.text);
+    struct bloom_filter *filter = rig_add(&rig, "cuckoo", &params, &shape)->filter;
+    for (uint64_t i = 0; i < ITEMS; i++)
+        cr_assert_eq(cuckoo_add(filter, cuckoo_hash(&i, sizeof(i)), false, NULL, &err), BLOOM_ADDED);
+    for (size_t at = 1; rc != 0; at++) {
+        fault_fs_arm(&fault, at, FAULT_ERROR, -EINVAL, false);
+        rc = rig_save(&rig, store, &summary, &err);
+        cr_assert_lt(at, 100u);
+        rc = fault.hit ? -EINVAL : rc;
+    }
+    fault.fail_at = 0;
+    stage_expect_saved(&fault.ops);
 }
 
 /* ---- damage ---- */

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cuckoo.h"
 #include "fault_fs.h"
 #include "rig.h"
 #include "tmpdir.h"
@@ -383,6 +384,38 @@ Test(store_state, a_damaged_manifest_stops_the_start)
     file_write(AT("MANIFEST"), text, len);
     free(text);
     assert_refused(STORE_DAMAGED, "MANIFEST: line ", "checksum");
+}
+
+/* The slots have the count; by a smaller one deletions would go below 0. */
+Test(store_state, a_forged_count_of_a_cuckoo_filter_does_no_harm)
+{
+    const struct cuckoo_numbers numbers = {.capacity = 100, .bucket_size = 2, .iterations = 20, .expansion = 1};
+    struct bloom_params params;
+    struct bloom_shape shape;
+    struct cuckoo_state state;
+    size_t len;
+
+    load();
+    cr_assert_eq(cuckoo_plan(&numbers, &params, &shape, &err), BLOOM_OK, "%s", err.text);
+    struct bloom_filter *filter = rig_add(&loaded, "cuckoo", &params, &shape)->filter;
+    for (uint64_t i = 0; i < 20; i++)
+        cr_assert_eq(cuckoo_add(filter, cuckoo_hash(&i, sizeof(i)), false, NULL, &err), BLOOM_ADDED);
+    cr_assert_eq(rig_save(&loaded, store, NULL, &err), 0, "%s", err.text);
+    store_close(store);
+    rig_deinit(&loaded);
+    rig_init(&loaded);
+
+    char *text = (char *)file_read(AT("MANIFEST"), &len), *end = strstr(text, "\nend ") + 1;
+    memcpy(strstr(strstr(text, " name=cuckoo "), "items=20"), "items=10", 8);
+    sprintf(strstr(end, "xxh3=") + 5, "%016llx\n", (unsigned long long)XXH3_64bits(text, (size_t)(end - text)));
+    file_write(AT("MANIFEST"), text, len);
+    free(text);
+    load();
+    filter = rig_find(&loaded, "cuckoo")->filter;
+    for (uint64_t i = 0; i < 20; i++)
+        cr_assert(cuckoo_delete(filter, cuckoo_hash(&i, sizeof(i)), NULL));
+    cuckoo_state(filter, &state);
+    cr_assert_eq(state.items, 0, "%llu", (unsigned long long)state.items);
 }
 
 Test(store_state, a_manifest_of_a_later_version_stops_the_start)

@@ -443,8 +443,8 @@ static bool has_layouts(const struct bloom_params *params, const struct bloom_pl
     return (params->redisbloom == 0 || params->redisbloom == BLOOM_OPTION_BLOCKED) && plan->nlayers <= FEW_LAYERS;
 }
 
-/* The filter's plan in each of the two layouts, one after the other in `plan`. */
-static void reply_layouts(const struct bf_out *out, const struct bf_plan *requested, struct bloom_plan *plan)
+/* The filter's plan in each of the two layouts: plans[0] is the requested one, and the other has room behind it. */
+static void reply_layouts(const struct bf_out *out, const struct bf_plan *requested, struct bloom_plan plans[2])
 {
     static const uint8_t options[] = {0, BLOOM_OPTION_BLOCKED};
     struct bloom_params params = requested->params;
@@ -452,7 +452,9 @@ static void reply_layouts(const struct bf_out *out, const struct bf_plan *reques
     out->ops->array(out->ctx, 2);
     for (unsigned i = 0; i < 2; i++) {
         params.redisbloom = options[i];
-        bool possible = bloom_plan(&params, requested->items, plan, NULL) == BLOOM_OK;
+        bool other = options[i] != requested->params.redisbloom;
+        const struct bloom_plan *plan = &plans[other];
+        bool possible = !other || bloom_plan(&params, requested->items, &plans[1], NULL) == BLOOM_OK;
         out->ops->map(out->ctx, possible ? 4 : 1);
         out->ops->status(out->ctx, "Layout");
         bf_out_text(out, bloom_variant_name(bloom_params_variant(&params)));
@@ -501,7 +503,7 @@ static void reply_plan(const struct bf_out *out, const struct bloom_params *para
 void bf_reply_plan(const struct bf_out *out, const struct bf_plan *requested)
 {
     struct errbuf err = {""};
-    struct bloom_plan *plan = malloc(sizeof(*plan));
+    struct bloom_plan *plan = malloc(2 * sizeof(*plan));
     if (!plan)
         out->ops->error(out->ctx, "ERR out of memory");
     else if (bloom_plan(&requested->params, requested->items, plan, &err) != BLOOM_OK)

@@ -44,7 +44,7 @@ INLINE __m512i next_bits(__m512i x)
 
 INLINE uint64_t block_of(const struct bloom_geometry *geometry, uint64_t h1)
 {
-    return (uint64_t)(((unsigned __int128)h1 * geometry->bits) >> 64) * BLOCK_WORDS + geometry->shift;
+    return bloom_walk_block(&(const struct bloom_walk){.at = h1, .bits = geometry->bits, .shift = geometry->shift});
 }
 
 /* The block's words. Other threads may write to them; the instruction reads each word at once, and sanitizers, for

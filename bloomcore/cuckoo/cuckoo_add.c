@@ -129,6 +129,7 @@ static bool evict(struct bloom_filter *filter, struct bloom_layer *layer, uint64
         walk.bucket = cuckoo_other(layer->geometry, walk.bucket, walk.hand);
         swap(filter, layer, &walk, steps - 1);
     }
+    CHECK(empty != UINT64_MAX || walk.hand == fingerprint); /* every other one is back in its slot */
     cuckoo_moved(cuckoo);
     return empty != UINT64_MAX;
 }

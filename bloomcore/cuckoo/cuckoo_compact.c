@@ -59,8 +59,10 @@ static void move_slots(struct bloom_filter *filter, unsigned layer, uint64_t fro
             (void)move_down(filter, newer, at, fingerprint);
     }
     if (to == newer->geometry->capacity && newer == bloom_filter_newest(filter) &&
-        atomic_load_explicit(&newer->items, memory_order_relaxed) == 0)
+        atomic_load_explicit(&newer->items, memory_order_relaxed) == 0) {
+        VERIFY(cuckoo_count_taken(newer) == 0);
         cuckoo_take_off(filter, bloom_layer_older(newer));
+    }
 }
 
 /* Whether the compaction continues after a finished layer. */
@@ -184,6 +186,7 @@ bool cuckoo_replay(struct bloom_filter *filter, const struct bloom_replay_item *
     uint64_t h1 = item->hash.h1, h2 = item->hash.h2 >> 8;
     bool done = true;
 
+    VERIFY(ordinal > atomic_load_explicit(&cuckoo->ordinal, memory_order_relaxed));
     switch (item->hash.h2 & 0xff) {
     case CUCKOO_ADD:
         done = cuckoo_add_locked(filter, h1, NULL, NULL) == BLOOM_ADDED;

@@ -157,6 +157,8 @@ static inline uint64_t cuckoo_layer_bytes(const struct bloom_layer *layer)
     return bloom_geometry_nwords(layer->geometry) * 8 - layer->geometry->spare_bytes;
 }
 
+uint64_t cuckoo_count_taken(const struct bloom_layer *layer); /* from the slots: some milliseconds for each 10 MB */
+
 /* Writes a slot that has been another. Locked. */
 void cuckoo_put(struct bloom_filter *filter, struct bloom_layer *layer, uint64_t at, unsigned value);
 
@@ -171,6 +173,7 @@ static inline void cuckoo_moves(struct cuckoo *cuckoo)
 {
     uint64_t version = atomic_load_explicit(&cuckoo->version, memory_order_relaxed);
 
+    VERIFY(version % 2 == 0); /* no two moves at a time: queries would not wait */
     atomic_store_explicit(&cuckoo->version, version + 1, memory_order_relaxed);
     atomic_thread_fence(memory_order_release);
 }
@@ -179,6 +182,7 @@ static inline void cuckoo_moved(struct cuckoo *cuckoo)
 {
     uint64_t version = atomic_load_explicit(&cuckoo->version, memory_order_relaxed);
 
+    VERIFY(version % 2 == 1);
     atomic_store_explicit(&cuckoo->version, version + 1, memory_order_release);
 }
 

@@ -265,9 +265,9 @@ void cuckoo_set_counts(struct bloom_filter *filter, uint64_t ordinal, uint64_t d
     atomic_store_explicit(&cuckoo->deletes, deletes, memory_order_relaxed);
 }
 
-/* The taken slots of a layer. Slots that are a part of a word are counted side by side: a slot that is not 0 sets its
+/* Slots that are a part of a word are counted side by side: a slot that is not 0 sets its
  * highest bit, alone or when all lower bits are added to it. */
-static uint64_t count_taken(const struct bloom_layer *layer)
+uint64_t cuckoo_count_taken(const struct bloom_layer *layer)
 {
     unsigned bits = cuckoo_slot_bits(layer->geometry), each = 64 % bits ? 0 : 64 / bits;
     uint64_t one = UINT64_MAX / ((UINT64_C(1) << bits) - 1), low = one * ((UINT64_C(1) << (bits - 1)) - 1);
@@ -287,7 +287,7 @@ void cuckoo_recount(struct bloom_filter *filter)
     struct bloom_layer *layer = bloom_filter_newest(filter);
 
     for (; layer; layer = bloom_layer_older(layer))
-        atomic_store_explicit(&layer->items, count_taken(layer), memory_order_relaxed);
+        atomic_store_explicit(&layer->items, cuckoo_count_taken(layer), memory_order_relaxed);
 }
 
 /* ---- stills as filters ---- */

@@ -257,6 +257,7 @@ static int push_charged(struct bloom_filter *filter, const struct bloom_shape *s
         bloom_layer_deinit(pool, &chained->layer);
         goto err_charged;
     }
+    CHECK(bloom_filter_newest(filter) == newest); /* the caller excludes other growth, whose layer would be lost */
     atomic_fetch_add_explicit(&pool->header_bytes, bloom_chained_bytes(&geometry), memory_order_relaxed);
     bloom_pool_note_layer(pool, &chained->geometry, bloom_filter_droppable(filter));
     atomic_store_explicit(&filter->newest, &chained->layer, memory_order_release);

@@ -39,6 +39,11 @@
 
 /* ---- the ring ---- */
 
+static int state_of(const struct bloom_layer *layer)
+{
+    return atomic_load_explicit(&bloom_layer_part(layer)->state, memory_order_relaxed);
+}
+
 void bloom_window_init(struct bloom_filter *filter)
 {
     struct bloom_window *window = bloom_filter_window(filter);
@@ -310,6 +315,7 @@ static void publish(struct bloom_filter *filter, struct bloom_layer *layer, cons
     struct bloom_lock *lock = bloom_pool_lock_of(bloom_filter_class(filter)->pool, filter);
 
     bloom_lock_take(lock);
+    CHECK(state_of(layer) == PART_FREE); /* the items of a living part would go with its turn */
     CHECK(turn->number >= atomic_load_explicit(&window->turn, memory_order_relaxed));
     CHECK(turn->started_us <= bloom_window_now_us(filter)); /* the clock never goes back */
     bloom_part_set(bloom_layer_part(layer), turn);
@@ -409,11 +415,6 @@ int64_t bloom_window_latest_us(const struct bloom_filter *filter)
 static uint64_t turn_of(const struct bloom_layer *layer)
 {
     return bloom_part_turn(bloom_layer_part(layer));
-}
-
-static int state_of(const struct bloom_layer *layer)
-{
-    return atomic_load_explicit(&bloom_layer_part(layer)->state, memory_order_relaxed);
 }
 
 /* The layer that takes the newest part's items, forgotten or not; NULL: there is no part. */

@@ -5,6 +5,7 @@
 #include "bloom_chain.h"
 #include "bloom_layer_add.h"
 #include "bloom_window_ring.h"
+#include "check.h"
 #include "lock.h"
 
 /* ---- equal windows ---- */
@@ -161,6 +162,7 @@ static int layer_for(struct bloom_filter *dst, const struct bloom_layer_view *fr
         if (!part_for(dst, from->started_us, &turn)) /* the clock has gone back after it */
             part_for(dst, bloom_window_latest_us(dst), &turn);
     }
+    CHECK(turn.number); /* without a part for them the bits would be left out */
     lock_take(lock);
     *layer_out = layer_of(dst, turn.number, level);
     if (!*layer_out && layer_of(dst, turn.number, 0)) {

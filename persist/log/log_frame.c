@@ -10,6 +10,7 @@
 #include <xxhash.h>
 
 #include "bytes.h"
+#include "check.h"
 #include "log_payload_internal.h"
 #include "manifest.h"
 
@@ -158,6 +159,7 @@ size_t log_frame_open(const struct log_frame *frame, uint64_t salt, unsigned cha
     uint64_t seed = seed_of(salt, frame->sequence);
     unsigned char *at = head_out + 4;
 
+    CHECK(frame->synced < frame->sequence && frame->payload_len <= LOG_PAYLOAD_MAX); /* or no start takes it */
     at = le16_put(at, (uint16_t)frame->sequence);
     at = varint_put(at, frame->sequence - frame->synced);
     at = varint_put(at, (uint64_t)frame->payload_len << 1 | frame->has_controls);

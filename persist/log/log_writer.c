@@ -140,9 +140,11 @@ static int make_room(struct log_writer *w, uint64_t len)
 
 static int write_header(struct log_writer *w)
 {
+    const struct log_header *header = &w->segment.header;
     unsigned char block[LOG_HEADER_BYTES];
 
-    log_header_encode(&w->segment.header, block);
+    CHECK(header->first && header->process && header->process <= header->number && header->previous < header->number);
+    log_header_encode(header, block);
     return fs_write_all(w->fs, w->segment.fd, block, sizeof(block), 0);
 }
 
@@ -167,6 +169,7 @@ static int begin_draft(struct log_writer *w, struct errbuf *err)
     struct path path;
     int rc = make_log_dir(w);
 
+    CHECK(w->sequence == w->synced); /* frames that another segment has from here on are void */
     w->segment = (struct open_segment){.fd = -1,
                                        .header = {
                                            .number = w->next_segment++,

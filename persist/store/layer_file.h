@@ -31,7 +31,7 @@ struct layer_io {
     unsigned char *ring;  /* `npieces` pieces on huge pages; NULL until a file that is copied needs them */
     unsigned npieces;
     XXH3_state_t *hash;
-    bool begun; /* words of a still have been read, which cannot be read again */
+    bool begun;               /* words of a still have been read, which cannot be read again */
     struct io_helper *helper; /* NULL until a large file needs it */
 };
 

@@ -118,6 +118,7 @@ int pack_append(struct pack_writer *writer, const struct bloom_filter *filter, s
         put_layer(at, filter, i, record);
         at += filterdb_bytes(record->layers[i].shape.nwords);
     }
+    CHECK(at == start + bytes);
     start[24] = (unsigned char)record->variant;
     le64_put(start, XXH3_64bits(start + 8, bytes - 8));
     writer->len += bytes;

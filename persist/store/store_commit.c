@@ -170,16 +170,20 @@ static int write_carried(struct save *save, struct errbuf *err)
 static int order_index(struct save *save, struct store_index *ordered, struct errbuf *err)
 {
     const struct store_index *before = &save->store->committed.index, *next = &save->next;
+    size_t kept = 0;
     int rc = 0;
 
-    for (size_t i = 0; i < next->count && rc == 0; i++)
+    for (size_t i = 0; i < next->count && rc == 0; i++) {
+        kept += !(next->entries[i].flags & INDEX_DROPPED);
         if ((next->entries[i].flags & (INDEX_NEW | INDEX_DROPPED)) == INDEX_NEW)
             rc = index_add(ordered, &next->entries[i]);
+    }
     for (size_t i = 0; i < before->count && rc == 0; i++) {
         const struct index_entry *entry = index_get(next, before->entries[i].id);
         if (is_carried(entry))
             rc = index_add(ordered, entry);
     }
+    CHECK(rc != 0 || ordered->count == kept); /* the new MANIFEST has every filter of the save */
     for (size_t i = 0; i < ordered->count; i++) {
         ordered->entries[i].flags &= INDEX_PACKED | INDEX_LOST;
         if (ordered->entries[i].id > save->max_id)

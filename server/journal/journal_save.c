@@ -119,6 +119,7 @@ void journal_cut(struct journal *j, uint64_t segment)
     if (segment == 0)
         return;
     lock_take(&j->lock);
+    CHECK(segment >= j->extent.oldest && segment <= j->rotation.segment); /* a save has begun with it */
     j->extent.oldest = segment;
     if (segment == j->rotation.segment) {
         j->extent.cut_written = j->rotation.written;

@@ -23,6 +23,7 @@ struct entry *entry_alloc(struct slab *slab, enum entry_kind kind, struct slice 
         return NULL;
     atomic_init(&entry->state, (uint32_t)kind << ENTRY_KIND_SHIFT | (in_slab ? ENTRY_SLAB : 0));
     atomic_init(&entry->used, entry_stamp(clock_coarse_ms()));
+    CHECK(name.len <= UINT16_MAX);
     entry->name_len = (uint16_t)name.len;
     if (name.len)
         memcpy(entry + 1, name.ptr, name.len);
@@ -104,7 +105,7 @@ void entry_start_evicted(struct entry *entry)
 
 void entry_come_back(struct entry *entry)
 {
-    atomic_fetch_and(&entry->state, ~ENTRY_AWAY);
+    CHECK(atomic_fetch_and(&entry->state, ~ENTRY_AWAY) & ENTRY_AWAY);
 }
 
 const char *entry_quarantine_reason(struct entry *entry)
@@ -149,7 +150,7 @@ void entry_pin(struct entry *entry)
 
 void entry_unpin(struct entry *entry)
 {
-    atomic_fetch_sub(&entry->state, ENTRY_PIN_ONE);
+    CHECK(atomic_fetch_sub(&entry->state, ENTRY_PIN_ONE) >= ENTRY_PIN_ONE); /* another's pin would end */
 }
 
 static bool entry_pinned(const struct entry *entry)

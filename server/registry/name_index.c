@@ -9,6 +9,7 @@
 
 #include <string.h>
 
+#include "check.h"
 #include "entry.h"
 #include "rcu.h"
 #include "slab.h"
@@ -316,6 +317,7 @@ void name_index_remove(struct name_index *index, struct slice name)
         at_parent = at;
         at = child_for(node_of(link), name);
     }
+    VERIFY(link && first_difference(entry_name(entry_of(link)), name) == NO_BIT); /* not another name's leaf */
     if (!at_parent) {
         link_set(&index->root, 0);
         return;

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include "check.h"
 #include "clock.h"
 #include "registry_effect.h"
 #include "registry_internal.h"
@@ -129,6 +130,7 @@ uint64_t registry_next_id(const struct registry *r)
 
 void registry_set_next_id(struct registry *r, uint64_t id)
 {
+    CHECK(id >= atomic_load(&r->next_id)); /* no id is used twice */
     atomic_store(&r->next_id, id);
 }
 

@@ -95,7 +95,7 @@ static void registry_place_reserved(struct registry *r, uint64_t hash, struct en
     struct entry *other;
     VERIFY(!find_slot(r, hash, entry_name(holder), &other)); /* a name has one holder */
     registry_begin_unrecorded(r);
-    shard_insert(registry_shard(r, hash), &r->env, hash, holder);
+    CHECK(shard_insert(registry_shard(r, hash), &r->env, hash, holder)); /* reserved */
     if (!r->keyspaces.unordered)
         name_index_add(&registry_space(r, hash_database(hash))->names, holder);
 }
@@ -111,7 +111,7 @@ bool registry_place(struct registry *r, uint64_t hash, struct entry *holder)
 void registry_exchange(struct registry *r, uint64_t hash, _Atomic uint64_t *slot, struct entry *holder)
 {
     registry_begin_unrecorded(r);
-    slot_replace(slot, hash, holder);
+    slot_replace(registry_shard(r, hash), slot, hash, holder);
     if (!r->keyspaces.unordered)
         name_index_replace(&registry_space(r, hash_database(hash))->names, holder);
 }

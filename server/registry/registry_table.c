@@ -6,6 +6,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "check.h"
 #include "entry.h"
 #include "rcu.h"
 
@@ -111,14 +112,22 @@ bool shard_insert(shard_t *shard, struct table_env *env, uint64_t hash, struct e
     return true;
 }
 
-void slot_replace(_Atomic uint64_t *slot, uint64_t hash, struct entry *entry)
+/* A table that has been replaced stays readable for a while: a change in it would be lost. */
+static void check_slot(const struct table *table, const _Atomic uint64_t *slot)
 {
+    CHECK(table && slot >= table->slots && slot < table->slots + table->size && slot_holds_entry(*slot));
+}
+
+void slot_replace(const shard_t *shard, _Atomic uint64_t *slot, uint64_t hash, struct entry *entry)
+{
+    check_slot(atomic_load_explicit(shard, memory_order_relaxed), slot);
     atomic_store_explicit(slot, slot_make(hash, entry), memory_order_release);
 }
 
 void shard_remove(shard_t *shard, struct table_env *env, _Atomic uint64_t *slot)
 {
     struct table *table = atomic_load_explicit(shard, memory_order_relaxed);
+    check_slot(table, slot);
     atomic_store_explicit(slot, SLOT_DELETED, memory_order_release);
     table->used--;
     table->deleted++;

@@ -117,8 +117,8 @@ bool shard_insert(shard_t *shard, struct table_env *env, uint64_t hash, struct e
 bool shard_reserve(shard_t *shard, struct table_env *env);
 
 /* slot_replace() puts another entry of the same name into the slot; shard_remove() empties the slot and replaces a
- * nearly empty table by a smaller one. */
-void slot_replace(_Atomic uint64_t *slot, uint64_t hash, struct entry *entry);
+ * nearly empty table by a smaller one. The slot is one of the shard's present table. */
+void slot_replace(const shard_t *shard, _Atomic uint64_t *slot, uint64_t hash, struct entry *entry);
 void shard_remove(shard_t *shard, struct table_env *env, _Atomic uint64_t *slot);
 
 /* Retires a table of `env` that has been removed from its shard. */

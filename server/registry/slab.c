@@ -156,6 +156,7 @@ void slab_free(void *object)
 
     lock_take(&slab->lock);
     bool was_full = page_is_full(page);
+    CHECK(page->used > 0); /* an object that is freed twice would be two filters' */
     memcpy(object, &page->free, sizeof(page->free));
     page->free = object;
     if (was_full)

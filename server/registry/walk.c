@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "check.h"
 #include "entry_internal.h"
 #include "alloc.h"
 #include "lock.h"
@@ -47,8 +48,9 @@ static void walk_take(struct walk *walk, struct entry *holder)
 static void queue_forget(struct walk_queue *queue, struct entry *owner)
 {
     size_t i = queue->next;
-    while (queue->notes[i].owner != owner)
+    while (i < queue->count && queue->notes[i].owner != owner)
         i++;
+    CHECK(i < queue->count);
     walk_unpin(owner, queue->notes[i].holder);
     queue->notes[i] = (struct walk_note){0};
 }
@@ -120,6 +122,7 @@ void walk_deleted(struct walk *walk, struct entry *owner)
 void registry_walk_begin(struct registry *r, void (*on_freeze)(void *ctx), void *ctx)
 {
     lock_take(&r->lock);
+    CHECK(!r->walk.active && !r->walk.late); /* one at a time: a save would miss filters */
     r->walk = (struct walk){.active = true, .on_freeze = on_freeze, .on_freeze_ctx = ctx};
     lock_give(&r->lock);
 }

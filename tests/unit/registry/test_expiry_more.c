@@ -39,11 +39,11 @@ struct yielded {
     char name[16];
 };
 
-static struct yielded last[64];
+static struct yielded last[64]; /* by the lowest bits of the id: a round has 8 */
 
 static void take(const struct registry_item *item)
 {
-    struct yielded *y = &last[item->id];
+    struct yielded *y = &last[item->id % 64];
     y->id = item->entry ? item->id : 0;
     y->expires_ms = item->expires_ms;
     snprintf(y->name, sizeof(y->name), "%.*s", (int)item->name.len, item->entry ? item->name.ptr : "");
@@ -66,7 +66,6 @@ Test(expiry_more, walk_yields_the_times_of_one_moment)
         size_t removed;
         char name[16];
         registry_clear(registry, &removed);
-        registry_set_next_id(registry, 1);
         memset(last, 0, sizeof(last));
         now = 1000;
         for (int i = 0; i < 8; i++) {
@@ -102,7 +101,7 @@ Test(expiry_more, walk_yields_the_times_of_one_moment)
         }
         registry_walk_end(registry);
         size_t n = 0;
-        for (int i = 1; i < 64; i++) {
+        for (int i = 0; i < 64; i++) {
             if (!last[i].id)
                 continue;
             n++;

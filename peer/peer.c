@@ -288,11 +288,6 @@ void peer_init(struct peer *peer, int64_t timeout_ms, const atomic_bool *cancell
     buf_init(&peer->in, BUFFER_CAP);
 }
 
-void peer_set_cancelled(struct peer *peer, const atomic_bool *cancelled)
-{
-    peer->limit.cancelled = cancelled;
-}
-
 /* ---- the deadline ---- */
 
 static void begin_call(struct peer *peer)

@@ -59,9 +59,6 @@ struct peer {
  * look-up when it has its answer; NULL: never. */
 void peer_init(struct peer *peer, int64_t timeout_ms, const atomic_bool *cancelled);
 
-/* From now on, this cancels calls; NULL: nothing. */
-void peer_set_cancelled(struct peer *peer, const atomic_bool *cancelled);
-
 /* All of these return 0, or -errno with the reason in `err`: -ETIMEDOUT, -ECANCELED, -ECONNRESET (closed by the
  * server), -EPROTO (not RESP, or TLS failed), -ENOMEM, -EHOSTUNREACH (no such name), or an error of a system call. */
 

@@ -66,7 +66,7 @@ DAEMON_TEST(the_daemon, fill, a_line_is_an_item_with_all_its_bytes)
     HAS("f", "  spaces  ");
     HAS("f", "last");
     expect(client, ":10", "BF.CARD f");
-    SHELL(0, "10 items sent, 10 acknowledged, 0 new\n", "fill f --lines --from items");
+    SHELL(0, "10 items sent, 10 acknowledged, 0 new\n", "fill f --from items");
     SHELL(0, "10 items sent, 10 acknowledged, 0 new\n", "fill f --from - <items");
 }
 
@@ -144,9 +144,7 @@ DAEMON_TEST(the_daemon, fill, wrong_arguments)
     SHELL(2, "NAME is missing", "'%s' fill", BLOOMERY_TOOL_PATH);
     SHELL(2, "unknown scheme", "'%s' fill http://localhost f", BLOOMERY_TOOL_PATH);
     SHELL(2, "--capacity is missing: the items of a pipe cannot be counted", "seq 10 | fill f --new");
-    SHELL(2, "-0 and --lines exclude each other", "fill f -0 --lines");
     SHELL(2, "--csv", "fill f --csv 1");
-    SHELL(2, "--new and --swap exclude each other", "fill f --new --swap");
     SHELL(2, "must be a rate between 0 and 1", "fill f --error 1");
     SHELL(2, "--capacity '0'", "fill f --capacity 0");
     SHELL(1, "absent: No such file or directory", "fill f --new --from absent");
@@ -163,108 +161,10 @@ DAEMON_TEST(the_daemon, fill, as_json)
     SHELL(1, "\"new\":98,\"complete\":false}\n", "seq 1000 | fill f --json");
 }
 
-/* ---- --swap ---- */
-
 static void need_redis_cli(void)
 {
     if (system("command -v redis-cli >/dev/null"))
         cr_skip_test("no redis-cli here");
-}
-
-DAEMON_TEST(the_daemon, fill, swap_replaces_the_filter_as_a_whole)
-{
-    SHELL(0, "filter 'f': 3 items sent, 3 acknowledged, 3 new\n",
-          "printf 'a\\nb\\nc\\n' | fill f --swap --error 0.00001 --capacity 10"); /* there is no filter to replace */
-    HAS("f", "c");
-    SHELL(0, "filter 'f': 2 items sent", "printf 'c\\nd\\n' | fill f --swap --error 0.00001 --capacity 20");
-    HAS("f", "d");
-    expect(client, ":0", "BF.EXISTS f a");
-    expect(client, "[:20]", "BF.INFO f CAPACITY");
-    expect(client, ":1", "DBSIZE");
-}
-
-DAEMON_TEST(the_daemon, fill, a_failed_swap_changes_nothing)
-{
-    expect(client, "+OK", "BF.RESERVE f 0.00001 100 NONSCALING");
-    expect(client, ":1", "BF.ADD f old");
-    SHELL(1, "sent to 'f:new' were acknowledged; 'f' is unchanged, and 'f:new' is deleted",
-          "seq 1000 | fill f --swap --capacity 100");
-    expect(client, ":1", "DBSIZE");
-    expect(client, ":1", "BF.CARD f");
-    HAS("f", "old");
-
-    cr_assert_null(strstr(strstr(output, "were acknowledged") + 1, "were acknowledged"), "a second reason: %s", output);
-
-    expect(client, ":1", "BF.ADD f:new another");
-    SHELL(1, "'f:new' exists: another run is filling it, or was killed", "seq 10 | fill f --swap --capacity 20");
-    expect(client, ":1", "BF.CARD f:new"); /* the run must not delete it */
-    expect(client, ":1", "BF.CARD f");
-}
-
-/* The new filter has the properties of the old one, unless the options override them. */
-DAEMON_TEST(the_daemon, fill, a_swap_takes_over_what_the_filter_has)
-{
-    expect(client, "+OK", "BF.RESERVE w 0.001 500 WINDOW 3600 PARTS 4 REFRESH");
-    expect(client, "+OK", "BF.RESERVE i 0.004 500 WINDOW ITEMS 2000 NONSCALING");
-    expect(client, "+OK", "BF.RESERVE k 0.0005 500 EXPANSION 4 KEYED");
-    expect(client, "+OK", "BF.RESERVE r 0.02 500 NONSCALING LAYOUT redisbloom");
-    expect(client, "+OK", "BF.RESERVE v 0.02 500 EXPANSION 3 LAYOUT valkey");
-    expect(client, ":1", "PEXPIRE k 5000000");
-    SHELL(0, "filter 'w': 10 items sent", "seq 10 >ten; fill w --swap --from ten");
-    expect(client, "[\"3600 seconds refresh\"]", "BF.INFO w WINDOW");
-    expect(client, "[:4]", "BF.INFO w PARTS");
-    expect(client, "[:500]", "BF.INFO w CAPACITY");
-    expect(client, "[\"0.001\"]", "BF.INFO w ERRORRATE");
-    expect(client, ":-1", "PTTL w");
-    SHELL(0, "filter 'i': 10 items sent", "fill i --swap <ten"); /* also from a pipe */
-    expect(client, "[\"2000 items\"]", "BF.INFO i WINDOW");
-    expect(client, "[nil]", "BF.INFO i EXPANSION");
-    expect(client, "[\"0.004\"]", "BF.INFO i ERRORRATE");
-    SHELL(0, "filter 'k': 900 items sent", "seq 900 >items; fill k --swap --from items");
-    cr_assert_str_neq(client_ask(client, "BF.INFO k KEY"), "[nil]");
-    expect(client, "[:4]", "BF.INFO k EXPANSION");
-    expect(client, "[:900]", "BF.INFO k CAPACITY");
-    expect(client, "[\"0.0005\"]", "BF.INFO k ERRORRATE");
-    long long left = client_number(client, "PTTL k");
-    cr_assert(left > 4000000 && left <= 5000000, "%lld", left);
-    SHELL(0, "filter 'r': 10 items sent", "fill r --swap --error 0.01 --capacity 77 --keyed --from ten");
-    cr_assert_str_neq(client_ask(client, "BF.INFO r KEY"), "[nil]");
-    expect_has(client, "redisbloom", "BF.INFO r LAYOUT");
-    expect(client, "[nil]", "BF.INFO r EXPANSION");
-    expect(client, "[:77]", "BF.INFO r CAPACITY");
-    expect(client, "[\"0.01\"]", "BF.INFO r ERRORRATE");
-    SHELL(0, "filter 'v': 10 items sent", "fill v --swap --from ten");
-    expect_has(client, "valkey", "BF.INFO v LAYOUT");
-    expect(client, "[:3]", "BF.INFO v EXPANSION");
-    expect(client, ":5", "DBSIZE");
-}
-
-DAEMON_TEST(the_daemon, fill, a_swap_of_nothing_changes_nothing)
-{
-    expect(client, ":1", "BF.ADD f old");
-    SHELL(1, "the input has no item, and an empty filter must not replace another; 0 of 0 items",
-          "fill f --swap </dev/null");
-    SHELL(1, "the input has no item", "fill f --swap --from /dev/null");
-    SHELL(1, "the input has no item", "fill f --swap -0 --from /dev/null");
-    program_said(output, "'f' is unchanged, and 'f:new' is deleted");
-    SHELL(1, "the input has no item", "fill absent --swap --capacity 10 </dev/null");
-    HAS("f", "old");
-    expect(client, ":1", "DBSIZE");
-}
-
-/* The signal comes while the tool and the shell wait for the input. */
-DAEMON_TEST(the_daemon, fill, an_interrupted_swap_deletes_what_it_has_made)
-{
-    need_redis_cli();
-    expect(client, ":1", "BF.ADD f old");
-    SHELL(1,
-          "interrupted; 100 of 100 items sent to 'f:new' were acknowledged; 'f' is unchanged, and 'f:new' is deleted",
-          "ask() { redis-cli -p %d \"$@\"; }; mkfifo pipe; '%s' fill redis://127.0.0.1:%d f --swap <pipe & "
-          "exec 9>pipe; seq 100 >&9; until [ \"$(ask BF.CARD f:new)\" -gt 90 ]; do :; done 2>/dev/null; "
-          "kill -TERM $!; wait $!",
-          the_daemon.port, BLOOMERY_TOOL_PATH, the_daemon.port);
-    HAS("f", "old");
-    expect(client, ":1", "DBSIZE");
 }
 
 /* ---- failures ---- */
@@ -288,7 +188,7 @@ DAEMON_TEST(the_daemon, fill, no_memory_is_left)
     expect(client, "+OK", "CONFIG SET maxmemory 1");
     SHELL(1, ": OOM ", "seq 1000 | fill f");
     program_said(output, "; 0 of 1000 items sent to 'f' were acknowledged\n");
-    SHELL(1, "cannot create 'f:new': OOM ", "seq 1000 | fill f --swap --capacity 100");
+    SHELL(1, "cannot create 'g': OOM ", "seq 1000 | fill g --new --capacity 100");
     expect(client, ":1", "DBSIZE");
 }
 
@@ -305,33 +205,14 @@ DAEMON_TEST(the_daemon, fill, a_filter_is_deleted_in_the_midst)
     expect(client, ":0", "DBSIZE");
 }
 
-/* Then the new filter lacks acknowledged items. */
-DAEMON_TEST(the_daemon, fill, a_new_filter_that_others_have_emptied_replaces_nothing)
-{
-    static const char *const changes[] = {"BF.CLEAR f:new", "COPY f f:new REPLACE"};
-
-    need_redis_cli();
-    expect(client, "+OK", "BF.RESERVE f 0.00001 1000");
-    expect(client, ":1", "BF.ADD f old");
-    for (size_t i = 0; i < sizeof(changes) / sizeof(changes[0]); i++) {
-        SHELL(1, "'f:new' lacks items that were added: another client has changed it meanwhile; 101 of 101 items",
-              "ask() { redis-cli -p %d \"$@\"; }; (seq 100; until [ \"$(ask BF.CARD f:new)\" = 100 ]; do :; done; "
-              "ask %s >/dev/null; echo last) | fill f --swap --capacity 1000",
-              the_daemon.port, changes[i]);
-        program_said(output, "'f' is unchanged, and 'f:new' is deleted");
-        HAS("f", "old");
-        expect(client, ":1", "DBSIZE");
-    }
-}
-
 DAEMON_TEST(the_daemon, fill, the_server_goes_away)
 {
     unsigned long long sent = 0, acknowledged = 0;
 
     need_redis_cli();
-    SHELL(1, "were acknowledged; 'f' is unchanged, and 'f:new' may remain: delete it before the next attempt\n",
-          "ask() { redis-cli -p %d \"$@\"; }; (seq 1000; until [ \"$(ask BF.CARD f:new)\" -gt 900 ]; do :; done; "
-          "kill -9 %d; seq 1001 1000000) | fill f --swap --capacity 1000",
+    SHELL(1, "were acknowledged; the new filter remains\n",
+          "ask() { redis-cli -p %d \"$@\"; }; (seq 1000; until [ \"$(ask BF.CARD f)\" -gt 900 ]; do :; done; "
+          "kill -9 %d; seq 1001 1000000) | fill f --new --capacity 1000",
           the_daemon.port, (int)the_daemon.pid);
     const char *counts = strstr(output, "filter 'f': ");
     cr_assert(counts && sscanf(counts, "filter 'f': %llu items sent, %llu ", &sent, &acknowledged) == 2, "%s", output);
@@ -343,30 +224,27 @@ DAEMON_TEST(the_daemon, fill, the_server_goes_away)
 
 /* ---- a server with wrong answers ---- */
 
-/* Sends its answers at once, reads until `last` has come (NULL: the end), and hangs up. */
-static void answer(int listener, const char *answers, const char *last)
+/* Sends its answers at once, reads to the end, and hangs up. */
+static void answer(int listener, const char *answers)
 {
     static char bytes[1 << 16];
-    size_t len = 0;
     int fd = accept(listener, NULL, NULL);
     ssize_t n = write(fd, answers, strlen(answers));
 
-    while (n > 0 && !(last && strstr(bytes, last))) {
-        n = read(fd, bytes + len, sizeof(bytes) - 1 - len);
-        len += n > 0 ? (size_t)n : 0;
-    }
+    while (n > 0)
+        n = read(fd, bytes, sizeof(bytes));
     _exit(0);
 }
 
 /* Fills a filter with a, b and c on that server. */
-static void fill_from_stand_in(const char *answers, const char *last, const char *options, const char *text)
+static void fill_from_stand_in(const char *answers, const char *options, const char *text)
 {
     int port, listener = listener_open(&port);
     pid_t pid = fork();
 
     cr_assert_geq(pid, 0);
     if (pid == 0)
-        answer(listener, answers, last);
+        answer(listener, answers);
     close(listener);
     program_expect(output, sizeof(output), 1, text, "printf 'a\\nb\\nc\\n' | '%s' fill redis://127.0.0.1:%d f %s 2>&1",
                    BLOOMERY_TOOL_PATH, port, options);
@@ -376,21 +254,13 @@ static void fill_from_stand_in(const char *answers, const char *last, const char
 DAEMON_TEST(the_daemon, fill, answers_are_checked)
 {
     static const char wrong[] = "the reply to BF.INSERT does not have a number for each item";
-    static const char swap[] = "--swap --capacity 9";
 
-    fill_from_stand_in(":1\r\n*2\r\n:1\r\n:1\r\n", NULL, "", wrong);
+    fill_from_stand_in(":1\r\n*2\r\n:1\r\n:1\r\n", "", wrong);
     program_said(output, "; 2 of 3 items sent to 'f' were acknowledged\n");
-    fill_from_stand_in(":1\r\n*4\r\n:1\r\n:1\r\n:1\r\n:1\r\n", NULL, "", wrong);
-    fill_from_stand_in(":1\r\n*3\r\n:1\r\n:2\r\n:1\r\n", NULL, "", wrong);
-    fill_from_stand_in(":1\r\n:1\r\n", NULL, "", wrong);
-    fill_from_stand_in(":0\r\n+OK\r\n*3\r\n:1\r\n:0\r\n:1\r\n:2\r\n-ERR no\r\n:1\r\n", NULL, swap,
-                       "ERR no; 3 of 3 items sent to 'f:new' were acknowledged; 'f' is unchanged, and 'f:new' is "
-                       "deleted");
-    fill_from_stand_in(":0\r\n+OK\r\n*3\r\n:1\r\n:0\r\n:1\r\n+2\r\n:1\r\n", NULL, swap,
-                       "the reply to BF.CARD is not a number; 3 of 3 items");
-    fill_from_stand_in(":0\r\n+OK\r\n*3\r\n:1\r\n:0\r\n:1\r\n:2\r\n", "RENAME", swap,
-                       "it is unknown whether 'f:new' was renamed to 'f'");
-    fill_from_stand_in(":0\r\n-ERR no\r\n", NULL, swap, "cannot create 'f:new': ERR no");
+    fill_from_stand_in(":1\r\n*4\r\n:1\r\n:1\r\n:1\r\n:1\r\n", "", wrong);
+    fill_from_stand_in(":1\r\n*3\r\n:1\r\n:2\r\n:1\r\n", "", wrong);
+    fill_from_stand_in(":1\r\n:1\r\n", "", wrong);
+    fill_from_stand_in("-ERR no\r\n", "--new --capacity 9", "cannot create 'f': ERR no");
 }
 
 /* Bytes from a server do not control the terminal, wherever they are printed. */
@@ -400,11 +270,10 @@ DAEMON_TEST(the_daemon, fill, texts_of_a_server_are_escaped)
                       shown[] = "ERR \\x1b]0;owned\\x07 \\xc2\\x9b \\xff \xc3\xa4";
     char answers[100];
 
-    fill_from_stand_in(text, NULL, "", shown);
-    snprintf(answers, sizeof(answers), ":0\r\n%s", text);
-    fill_from_stand_in(answers, NULL, "--swap --capacity 9", shown);
+    fill_from_stand_in(text, "", shown);
+    fill_from_stand_in(text, "--new --capacity 9", shown);
     snprintf(answers, sizeof(answers), ":1\r\n*1\r\n%s", text);
-    fill_from_stand_in(answers, NULL, "", "ERR \\x1b]0;owned\\x07 ");
+    fill_from_stand_in(answers, "", "ERR \\x1b]0;owned\\x07 ");
 }
 
 /* ---- size ---- */

@@ -521,9 +521,7 @@ KEYED_TEST(the_tool_hashes_under_a_key_file_and_tells_who_needs_which_key)
     cr_assert(strstr(client_ask(client, "BF.EXISTS loaded 17"), id));
     TOOL(1, "filter 'loaded' exists; --replace replaces it",
          "bloomery load %s loaded f.db --variant na --key-file keys", the_daemon.dir, url);
-    TOOL(1, "loaded\tmissing", "bloomery key %s --key-file data/KEYS", the_daemon.dir, url);
     TOOL(0, "", "cat data/KEYS keys >both", the_daemon.dir);
-    TOOL(0, "own", "bloomery key %s --key-file both", the_daemon.dir, url);
     char both[600];
     snprintf(both, sizeof(both), "%s/both", the_daemon.dir);
     expect(client, "+OK", "CONFIG SET bf-key-file %s", both);
@@ -531,6 +529,7 @@ KEYED_TEST(the_tool_hashes_under_a_key_file_and_tells_who_needs_which_key)
 
     expect(client, "+OK", "SAVE");
     TOOL(1, "loaded\tmissing", "bloomery key data --key-file data/KEYS", the_daemon.dir);
+    TOOL(0, "own", "bloomery key data --key-file both", the_daemon.dir);
     TOOL(2, "data/KEYS is a file, not a data directory; --key-file data/KEYS", "bloomery key data/KEYS",
          the_daemon.dir);
     TOOL(0, id, "bloomery key data", the_daemon.dir);

@@ -15,7 +15,6 @@
 #define BUF_BYTES   (1u << 20) /* read at once; grows if an item is longer */
 #define PREFIX_SIZE 4
 
-#define CANCEL_POLL_MS 100 /* the interval at which a wait checks for a cancellation */
 
 static int failed(const struct item_input *input, const char *reason)
 {
@@ -134,16 +133,6 @@ int item_input_rewind(struct item_input *input)
 
 /* ---- bytes ---- */
 
-/* Until there is something to read, or the end. False: cancelled. */
-static bool wait_for_bytes(const struct item_input *input)
-{
-    struct pollfd ready = {.fd = input->fd, .events = POLLIN};
-
-    while (input->cancelled && !atomic_load(input->cancelled) && poll(&ready, 1, CANCEL_POLL_MS) <= 0)
-        continue;
-    return !input->cancelled || !atomic_load(input->cancelled);
-}
-
 /* Makes room after the unread bytes, and reads. False after a message. */
 static bool fill(struct item_input *input)
 {
@@ -159,8 +148,6 @@ static bool fill(struct item_input *input)
         input->buf = larger;
         input->buf_size *= 2;
     }
-    if (!wait_for_bytes(input))
-        return false;
     ssize_t n;
     do {
         n = read(input->fd, input->buf + input->end, input->buf_size - input->end);

@@ -10,7 +10,6 @@
  * Lifetime: caller's storage, open to close. Thread: one. */
 #pragma once
 
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -36,8 +35,6 @@ struct item_input {
     int64_t start;
     uint64_t done, items; /* bytes and items so far */
     uint64_t returns;     /* lines that end with a carriage return */
-    const atomic_bool
-        *cancelled; /* when it is true, waits end within 0.1 s, as a failure without a message; NULL: never */
 
     /* internal */
     char *buf;

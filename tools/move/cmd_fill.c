@@ -4,12 +4,10 @@
  * back with a part of the items. Nothing is sent twice: a lost connection ends the command with the number of
  * acknowledged items. */
 #include <inttypes.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "filter_kind.h"
 #include "item_input.h"
 #include "log_text.h"
 #include "output.h"
@@ -19,22 +17,16 @@
 #define LOCAL        "redis://127.0.0.1"
 #define PIPELINE     256        /* batches without an answer */
 #define QUEUED_BYTES (1u << 20) /* of items, before they are sent */
-#define SWAP_END     ":new"
 #define DEFAULT_RATE 0.01
-
-static atomic_bool interrupted; /* by a signal, while there is a NAME:new to be deleted */
 
 struct fill {
     struct server_call server;
     struct item_input input;
     const char *name;
-    struct slice target; /* the filter that gets the items: NAME or NAME:new */
-    bool makes, demands_new, swaps;
-    bool sized;             /* by --capacity */
-    bool made;              /* the target, by this run */
-    double rate;            /* 0: DEFAULT_RATE, or with --swap that of the filter that is replaced */
-    uint64_t capacity;      /* 0: as many as there are items; likewise, if that is more */
-    struct filter_kind old; /* with --swap: the filter to replace; `keyed` also by the option */
+    bool makes, demands_new, keyed;
+    bool made; /* the filter, by this run */
+    double rate;
+    uint64_t capacity; /* 0: as many as there are items */
 
     struct {
         size_t items[PIPELINE]; /* of the batches without an answer, a ring */
@@ -44,27 +36,6 @@ struct fill {
     uint64_t sent, acknowledged, added;
     struct errbuf reason; /* the reason to stop; empty: none */
 };
-
-/* ---- signals ---- */
-
-static void on_signal(int number)
-{
-    (void)number;
-    atomic_store(&interrupted, true);
-}
-
-/* The same signal again ends the command at once. An ignored signal, as under nohup, stays ignored. */
-static void watch_signals(struct fill *fill)
-{
-    static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
-    const struct sigaction action = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND | SA_RESTART};
-    struct sigaction before;
-
-    for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++)
-        if (sigaction(signals[i], NULL, &before) == 0 && before.sa_handler != SIG_IGN)
-            sigaction(signals[i], &action, NULL);
-    fill->input.cancelled = &interrupted;
-}
 
 /* ---- the filter ---- */
 
@@ -85,7 +56,7 @@ static int demand_filter(struct fill *fill)
 {
     struct resp_reply reply;
 
-    PEER_PUT(&fill->server.peer, slice_of("EXISTS"), fill->target);
+    PEER_PUT(&fill->server.peer, slice_of("EXISTS"), slice_of(fill->name));
     int rc = server_call_reply(&fill->server, &reply);
     if (rc == TOOL_OK && !answers_one(&reply))
         return tool_failed(COMMAND, "%s: no filter '%s'; use --error and --capacity to create it",
@@ -93,53 +64,26 @@ static int demand_filter(struct fill *fill)
     return rc;
 }
 
-static int refuse_existing(const struct fill *fill)
-{
-    if (fill->swaps)
-        return tool_failed(COMMAND,
-                           "%s: '%s' exists: another run is filling it, or was killed; if it is not needed, delete it",
-                           fill->server.url.shown, fill->target.ptr);
-    return tool_failed(COMMAND, "%s: '%s' exists, but --new requires a new name", fill->server.url.shown, fill->name);
-}
-
-static int refuse_pipe(void)
-{
-    return tool_misused(COMMAND, "--capacity is missing: the items of a pipe cannot be counted in advance");
-}
-
-/* Makes the new filter like the one that it will replace, except for the options given. */
-static int take_over(struct fill *fill)
-{
-    bool keyed = fill->old.keyed;
-    TRY(filter_kind_read(&fill->server, slice_of(fill->name), &fill->old));
-    if (fill->old.exists && fill->rate == 0 && fill->old.rate == 0)
-        return tool_failed(COMMAND, "%s: --error is missing: the server does not report the rate of '%s'",
-                           fill->server.url.shown, fill->name);
-    fill->rate = fill->rate > 0 ? fill->rate : fill->old.rate;
-    if (!fill->sized && fill->old.capacity > fill->capacity)
-        fill->capacity = fill->old.capacity;
-    fill->old.keyed |= keyed;
-    return fill->capacity ? TOOL_OK : refuse_pipe();
-}
-
 static int make_filter(struct fill *fill)
 {
-    struct slice words[4 + FILTER_KIND_WORDS] = {slice_of("BF.RESERVE"), fill->target};
     char rate[32], capacity[PEER_NUMBER_SIZE];
     struct errbuf err = {{0}};
     struct resp_reply reply;
 
-    snprintf(rate, sizeof(rate), "%.17g", fill->rate > 0 ? fill->rate : DEFAULT_RATE);
-    words[2] = slice_of(rate);
-    words[3] = peer_number((int64_t)fill->capacity, capacity);
-    peer_put(&fill->server.peer, words, 4 + filter_kind_options(&fill->old, words + 4));
+    snprintf(rate, sizeof(rate), "%.17g", fill->rate);
+    const struct slice words[] = {slice_of("BF.RESERVE"), slice_of(fill->name), slice_of(rate),
+                                  peer_number((int64_t)fill->capacity, capacity), slice_of("KEYED")};
+    peer_put(&fill->server.peer, words, fill->keyed ? 5 : 4);
     if (peer_reply(&fill->server.peer, &reply, &err) != 0)
         return tool_failed(COMMAND, "%s: %s", fill->server.url.shown, err.text);
+    if (says_exists(&reply) && fill->demands_new)
+        return tool_failed(COMMAND, "%s: '%s' exists, but --new requires a new name", fill->server.url.shown,
+                           fill->name);
     if (says_exists(&reply))
-        return fill->demands_new ? refuse_existing(fill) : TOOL_OK;
+        return TOOL_OK;
     if (reply.nodes[0].kind == RESP_REPLY_ERROR) {
         struct slice text = resp_reply_text(&reply, 0);
-        return tool_failed(COMMAND, "%s: cannot create '%s': %.*s", fill->server.url.shown, fill->target.ptr,
+        return tool_failed(COMMAND, "%s: cannot create '%s': %.*s", fill->server.url.shown, fill->name,
                            (int)text.len, text.ptr);
     }
     fill->made = true;
@@ -203,7 +147,7 @@ static void take_answers(struct fill *fill, unsigned left)
 
 static void put_batch(struct fill *fill, const struct item_batch *batch)
 {
-    struct slice words[4 + BLOOM_BATCH] = {slice_of("BF.INSERT"), fill->target, slice_of("NOCREATE"),
+    struct slice words[4 + BLOOM_BATCH] = {slice_of("BF.INSERT"), slice_of(fill->name), slice_of("NOCREATE"),
                                            slice_of("ITEMS")};
 
     for (size_t i = 0; i < batch->n; i++) {
@@ -248,10 +192,6 @@ static int send_items(struct fill *fill)
     }
     take_answers(fill, 0);
     progress_end(&progress);
-    if (atomic_load(&interrupted))
-        errbuf_set(&fill->reason, "interrupted");
-    else if (rc == TOOL_OK && fill->swaps && fill->sent == 0)
-        stop(fill, slice_of("the input has no item, and an empty filter must not replace another"));
     return fill->reason.text[0] ? TOOL_FAILED : rc;
 }
 
@@ -262,7 +202,7 @@ static int count_items(struct fill *fill)
     int rc;
 
     if (!fill->input.can_rewind)
-        return fill->swaps ? TOOL_OK : refuse_pipe();
+        return tool_misused(COMMAND, "--capacity is missing: the items of a pipe cannot be counted in advance");
     progress_begin(&progress, "counting", fill->input.size);
     while ((rc = item_input_next(&fill->input, &batch)) == TOOL_OK && batch.n > 0)
         progress_update(&progress, fill->input.done);
@@ -273,105 +213,12 @@ static int count_items(struct fill *fill)
 
 /* ---- the end ---- */
 
-/* Requests of an interrupted run may still be under way; in the old connection their replies would come first. */
-static bool connect_again(struct fill *fill)
-{
-    struct errbuf err = {{0}};
-
-    peer_set_cancelled(&fill->server.peer, NULL);
-    return peer_log_in(&fill->server.peer, &fill->server.url.address, &err) == 0;
-}
-
-/* Deletes the filter that a failed run has made under another name, if the server can still be asked. */
-static bool delete_target(struct fill *fill)
-{
-    struct errbuf err = {{0}};
-    struct resp_reply reply;
-
-    if (atomic_load(&interrupted) && !connect_again(fill))
-        return false;
-    if (!peer_is_open(&fill->server.peer))
-        return false;
-    PEER_PUT(&fill->server.peer, slice_of("DEL"), fill->target);
-    return peer_reply(&fill->server.peer, &reply, &err) == 0 && answers_one(&reply);
-}
-
 /* Without a reason the input is bad, and its message has been printed. */
-static int report_failure(struct fill *fill)
+static int report_failure(const struct fill *fill)
 {
-    struct errbuf left = {{0}};
-
-    if (fill->made && fill->swaps)
-        errbuf_set(&left, "; '%s' is unchanged, and '%s' %s", fill->name, fill->target.ptr,
-                   delete_target(fill) ? "is deleted" : "may remain: delete it before the next attempt");
-    else if (fill->made)
-        errbuf_set(&left, "; the new filter remains");
     return tool_failed(COMMAND, "%s: %s%s%" PRIu64 " of %s sent to '%s' were acknowledged%s", fill->server.url.shown,
                        fill->reason.text, fill->reason.text[0] ? "; " : "", fill->acknowledged,
-                       log_count(fill->sent, "item").text, fill->target.ptr, left.text);
-}
-
-/* Gives the new filter the time that the old one has left. TOOL_FAILED: there is a reason to stop. */
-static int take_over_time(struct fill *fill)
-{
-    char left[PEER_NUMBER_SIZE];
-    struct errbuf err = {{0}};
-    struct resp_reply reply;
-
-    PEER_PUT(&fill->server.peer, slice_of("PTTL"), slice_of(fill->name));
-    int rc = peer_reply(&fill->server.peer, &reply, &err);
-    int64_t ms = rc == 0 && reply.nodes[0].kind == RESP_REPLY_INTEGER ? reply.nodes[0].number : -1;
-    if (rc == 0 && ms >= 0) {
-        PEER_PUT(&fill->server.peer, slice_of("PEXPIRE"), fill->target, peer_number(ms, left));
-        rc = peer_reply(&fill->server.peer, &reply, &err);
-    }
-    if (rc != 0)
-        lose_server(fill, &err);
-    else if (reply.nodes[0].kind == RESP_REPLY_ERROR)
-        stop(fill, resp_reply_text(&reply, 0));
-    else if (ms == -2)
-        stop(fill, slice_of("the filter to replace has expired or was deleted meanwhile"));
-    return fill->reason.text[0] ? TOOL_FAILED : TOOL_OK;
-}
-
-/* Whether the new filter still has the items that this run has added: other clients may have cleared or replaced it. A
- * window forgets items by itself. TOOL_FAILED: there is a reason to stop. */
-static int look_at_target(struct fill *fill)
-{
-    struct errbuf err = {{0}};
-    struct resp_reply reply;
-
-    if (fill->old.window[0])
-        return TOOL_OK;
-    PEER_PUT(&fill->server.peer, slice_of("BF.CARD"), fill->target);
-    if (peer_reply(&fill->server.peer, &reply, &err) != 0)
-        lose_server(fill, &err);
-    else if (reply.nodes[0].kind == RESP_REPLY_ERROR)
-        stop(fill, resp_reply_text(&reply, 0));
-    else if (reply.nodes[0].kind != RESP_REPLY_INTEGER || reply.nodes[0].number < 0)
-        stop(fill, slice_of("the reply to BF.CARD is not a number"));
-    else if ((uint64_t)reply.nodes[0].number < fill->added)
-        errbuf_set(&fill->reason, "'%s' lacks items that were added: another client has changed it meanwhile",
-                   fill->target.ptr);
-    return fill->reason.text[0] ? TOOL_FAILED : TOOL_OK;
-}
-
-/* Without a reply it is unknown whether the name was changed. */
-static int swap(struct fill *fill)
-{
-    struct errbuf err = {{0}};
-    struct resp_reply reply;
-
-    if (look_at_target(fill) != TOOL_OK || (fill->old.exists && take_over_time(fill) != TOOL_OK))
-        return report_failure(fill);
-    PEER_PUT(&fill->server.peer, slice_of("RENAME"), fill->target, slice_of(fill->name));
-    if (peer_reply(&fill->server.peer, &reply, &err) != 0)
-        return tool_failed(COMMAND, "%s: %s; it is unknown whether '%s' was renamed to '%s'", fill->server.url.shown,
-                           err.text, fill->target.ptr, fill->name);
-    if (reply.nodes[0].kind != RESP_REPLY_ERROR)
-        return TOOL_OK;
-    stop(fill, resp_reply_text(&reply, 0));
-    return report_failure(fill);
+                       log_count(fill->sent, "item").text, fill->name, fill->made ? "; the new filter remains" : "");
 }
 
 static int report(const struct fill *fill, const struct tool_args *args, int rc)
@@ -394,47 +241,21 @@ static int report(const struct fill *fill, const struct tool_args *args, int rc)
 
 static int fill_filter(struct fill *fill, const struct tool_args *args)
 {
-    int rc = TOOL_OK;
-
-    if (fill->swaps)
-        rc = take_over(fill);
-    if (rc == TOOL_OK && fill->swaps)
-        watch_signals(fill);
-    STEP(rc, fill->makes ? make_filter(fill) : demand_filter(fill));
-    if (rc != TOOL_OK)
-        return rc;
-    peer_set_cancelled(&fill->server.peer, &interrupted);
-    rc = send_items(fill);
+    TRY(fill->makes ? make_filter(fill) : demand_filter(fill));
+    int rc = send_items(fill);
     if (rc != TOOL_OK)
         rc = report_failure(fill);
-    else if (fill->swaps)
-        rc = swap(fill);
     return report(fill, args, rc);
 }
 
 /* ---- options ---- */
 
-static int read_form(struct fill *fill, const struct tool_args *args)
-{
-    const struct item_form form = {.nul = tool_option(args, "-0") != NULL};
-
-    if (form.nul && tool_option(args, "--lines"))
-        return tool_misused(COMMAND, "-0 and --lines exclude each other");
-    return item_input_open_as(&fill->input, tool_option(args, "--from"), args, &form);
-}
-
 static int read_options(struct fill *fill, const struct tool_args *args)
 {
-    bool is_new = tool_option(args, "--new") != NULL;
-
-    fill->swaps = tool_option(args, "--swap") != NULL;
-    fill->old.keyed = tool_option(args, "--keyed") != NULL;
-    fill->demands_new = is_new || fill->swaps;
-    fill->makes =
-        fill->demands_new || fill->old.keyed || tool_option(args, "--error") || tool_option(args, "--capacity");
-    fill->sized = tool_option(args, "--capacity") != NULL;
-    if (is_new && fill->swaps)
-        return tool_misused(COMMAND, "--new and --swap exclude each other: --swap replaces a filter");
+    fill->keyed = tool_option(args, "--keyed") != NULL;
+    fill->demands_new = tool_option(args, "--new") != NULL;
+    fill->makes = fill->demands_new || fill->keyed || tool_option(args, "--error") || tool_option(args, "--capacity");
+    fill->rate = DEFAULT_RATE;
     if (tool_rate(args, "--error", &fill->rate) != TOOL_OK ||
         tool_number(args, "--capacity", 1, INT64_MAX, &fill->capacity) != TOOL_OK)
         return TOOL_USAGE;
@@ -450,22 +271,17 @@ static int read_names(struct fill *fill, const struct tool_args *args)
     fill->name = args->positional[last];
     if (last == 0 && strstr(fill->name, "://"))
         return tool_misused(COMMAND, "NAME is missing");
-    size_t len = strlen(fill->name);
-    char *target = malloc(len + sizeof(SWAP_END));
-    if (!target)
-        return tool_failed(COMMAND, "out of memory");
-    snprintf(target, len + sizeof(SWAP_END), "%s%s", fill->name, fill->swaps ? SWAP_END : "");
-    fill->target = slice_of(target);
     return server_call_read(&fill->server, args, last ? args->positional[0] : local);
 }
 
 static int run_fill(const struct tool_args *args)
 {
     static struct fill fill;
+    const struct item_form form = {.nul = tool_option(args, "-0") != NULL};
     int rc = read_options(&fill, args);
 
     STEP(rc, read_names(&fill, args));
-    STEP(rc, read_form(&fill, args));
+    STEP(rc, item_input_open_as(&fill.input, tool_option(args, "--from"), args, &form));
     bool opened = rc == TOOL_OK;
     if (rc == TOOL_OK && fill.makes && fill.capacity == 0)
         rc = count_items(&fill);
@@ -474,7 +290,6 @@ static int run_fill(const struct tool_args *args)
     server_call_close(&fill.server);
     if (opened)
         item_input_close(&fill.input);
-    free((char *)(uintptr_t)fill.target.ptr);
     return rc;
 }
 
@@ -490,17 +305,10 @@ static const struct tool_option options[] = {
             "duplicates; FILE is then read twice. A pipe needs this option."},
     {.name = "--keyed", .doc = "Creates a missing NAME as KEYED: strangers cannot compute items that pass it."},
     {.name = "--new", .doc = "NAME must not exist; creates it according to --error and --capacity."},
-    {.name = "--swap",
-     .doc = "Creates and fills NAME:new, which must not exist. If the server has acknowledged all items, renames it "
-            "to NAME, atomically. Otherwise NAME is unchanged, and NAME:new is deleted, or a message says that it "
-            "remains. An interrupted run (Ctrl-C) deletes it; a killed run does not. The new filter has what the old "
-            "one has: rate, growth, layout, WINDOW, KEYED, the time to live, and its capacity if FILE has not more "
-            "items; --error, --capacity and --keyed say otherwise. Without any item it fails."},
     {.name = "--from",
      .value = "FILE",
-     .doc = "The file of items; - and the default are the standard input.",
+     .doc = "The file of items, one a line; - and the default are the standard input.",
      .group = "The items"},
-    {.name = "--lines", .doc = "The default: an item is a line without its newline, with any other bytes."},
     {.name = "-0", .doc = "Items end with a NUL, as from find -print0 or psql -At0: they may contain newlines."},
     {.name = "--json",
      .doc = "The result as an object: server, name, sent, acknowledged, new, complete (a boolean).",
@@ -515,16 +323,17 @@ const struct tool_command tool_fill_command = {
     .summary = "Adds the items of a file or a pipe to a filter of a running server.",
     .text = SERVER_CALL_URL
     " Without it the server is " LOCAL ":6379. An item may have any bytes; an empty line is an empty item.\n\nWithout "
-    "--error, --capacity, --keyed, --new and --swap the filter must exist: a mistyped name creates no "
+    "--error, --capacity, --keyed and --new the filter must exist: a mistyped name creates no "
     "filter.\n\nItems are sent in pipelined batches and never twice. The result has how many were sent, acknowledged "
     "by the server, and new in the filter. If the filter is full, the server refuses items or the connection is lost, "
     "the command ends with the reason. Then those that were not acknowledged may be in the filter or not; adding all "
-    "again does no harm.\n\nA pipe does not tell whether its writer has failed. Where that matters, as with --swap, "
-    "write a file first, and fill from it if that went well.",
+    "again does no harm.\n\nTo replace a filter, fill a new one, and RENAME it if that went well. A pipe does not tell "
+    "whether its writer has failed: where that matters, write a file first.",
     .options = options,
     .examples = "seq 1000000 | bloomery fill numbers --error 0.001 --capacity 1000000\n"
                 "psql -At0 -c 'SELECT name FROM users' >names && "
-                "bloomery fill redis://10.0.0.1 users -0 --from names --error 0.001 --swap\n"
+                "bloomery fill redis://10.0.0.1 users:new -0 --from names --error 0.001 --new && "
+                "redis-cli -h 10.0.0.1 RENAME users:new users\n"
                 "csvcut -c name users.csv | tail -n +2 | bloomery fill users --error 0.001 --capacity 100000\n"
                 "jq -j '.[].name + \"\\u0000\"' users.json | bloomery fill users -0 --error 0.001 --capacity 100000\n"
                 "find / -xdev -type f -print0 | bloomery fill unix:///run/bloomery/bloomery.sock files -0",

@@ -100,7 +100,7 @@ struct copied_layer {
 struct filter_copy {
     struct entry *entry;
     char etag[64]; /* with its quotes */
-    uint64_t items, bytes, at, end;
+    uint64_t items, bytes, at;
     unsigned variant, n;
     struct copied_layer layers[];
 };
@@ -141,7 +141,6 @@ static struct filter_copy *create_copy(struct entry *entry, uint64_t epoch, cons
             copy->items = bloom_filter_items(filter);
             copy->variant = first.shape.variant;
             take_layers(copy, filter, n);
-            copy->end = copy->bytes;
         }
     }
     if (!copy)
@@ -161,7 +160,7 @@ static void write_fields(const struct filter_copy *copy, struct buf *out)
 {
     const struct bloom_filter *filter = entry_shape(copy->entry);
     const struct bloom_params *params = filter ? bloom_filter_params(filter) : NULL;
-    buf_appendf(out, "ETag: %s\r\nAccept-Ranges: bytes\r\nBloomery-Layers: %u\r\nBloomery-Items: %" PRIu64 "\r\n",
+    buf_appendf(out, "ETag: %s\r\nBloomery-Layers: %u\r\nBloomery-Items: %" PRIu64 "\r\n",
                 copy->etag, copy->n, copy->items);
     buf_appendf(out, "Bloomery-Layout: %s\r\n", bloom_variant_name(copy->variant));
     if (params && params->key)
@@ -179,15 +178,14 @@ static bool matches(const struct filter_copy *copy, const char *etags)
 
 /* ---- pieces ---- */
 
-void filter_copy_limit(struct filter_copy *copy, uint64_t from, uint64_t end)
+void filter_copy_skip(struct filter_copy *copy)
 {
-    copy->at = from;
-    copy->end = end;
+    copy->at = copy->bytes;
 }
 
 uint64_t filter_copy_left(const struct filter_copy *copy)
 {
-    return copy->end - copy->at;
+    return copy->bytes - copy->at;
 }
 
 /* Bytes from..end of the layer's file, which has the header before the words. */
@@ -216,7 +214,8 @@ static bool append_layer(const struct bloom_filter *filter, const struct copied_
 bool filter_copy_next(struct filter_copy *copy, struct buf *out)
 {
     const struct bloom_filter *filter = entry_filter(copy->entry);
-    uint64_t until = copy->end - copy->at < FILTER_COPY_PIECE ? copy->end : copy->at + FILTER_COPY_PIECE, begin = 0;
+    uint64_t left = filter_copy_left(copy), until = copy->at + (left < FILTER_COPY_PIECE ? left : FILTER_COPY_PIECE);
+    uint64_t begin = 0;
     bool good = filter != NULL;
     for (unsigned i = 0; good && i < copy->n && begin < until; i++) {
         uint64_t end = begin + export_file_bytes(&copy->layers[i].shape);
@@ -231,63 +230,15 @@ bool filter_copy_next(struct filter_copy *copy, struct buf *out)
 
 /* ---- its bits ---- */
 
-/* One range of bytes (RFC 9110, 14.1.2). 1: from..end; 0: none that counts, as for several; -1: it is of no bytes. */
-static int read_range(const char *text, uint64_t size, uint64_t *from, uint64_t *end)
-{
-    char *rest;
-    if (strncmp(text, "bytes=", 6) != 0 || strpbrk(text, ", \t"))
-        return 0;
-    text += 6;
-    bool last = *text == '-'; /* the last bytes */
-    if (last)
-        text++;
-    if (*text < '0' || *text > '9')
-        return 0;
-    uint64_t first = strtoull(text, &rest, 10), until = size;
-    if (last) {
-        *from = first < size ? size - first : 0;
-        *end = size;
-        return *rest ? 0 : first > 0 ? 1 : -1;
-    }
-    if (*rest++ != '-')
-        return 0;
-    if (*rest) {
-        until = strtoull(rest, &rest, 10);
-        if (*rest || until < first)
-            return 0;
-        until = until < size ? until + 1 : size;
-    }
-    *from = first;
-    *end = until < size ? until : size;
-    return first < size ? 1 : -1;
-}
-
 static void answer_copy(struct web_request *request, struct filter_copy *copy)
 {
-    const char *none_match = http_field(&request->head, "If-None-Match"), *range = http_field(&request->head, "Range");
-    const char *if_range = http_field(&request->head, "If-Range"), *status = HTTP_OK;
-    uint64_t size = copy->bytes, from = 0, end = size;
+    const char *none_match = http_field(&request->head, "If-None-Match");
+    bool known = none_match && matches(copy, none_match);
     write_fields(copy, &request->more_fields);
     request->copy = copy;
-    if (none_match && matches(copy, none_match)) {
-        filter_copy_limit(copy, 0, 0);
-        web_reply(request, HTTP_NOT_MODIFIED, "");
-        return;
-    }
-    int ranged = range && (!if_range || matches(copy, if_range)) ? read_range(range, size, &from, &end) : 0;
-    if (ranged < 0) {
-        filter_copy_limit(copy, 0, 0);
-        buf_appendf(&request->more_fields, "Content-Range: bytes */%" PRIu64 "\r\n", size);
-        web_reply_text(request, HTTP_RANGE_NOT_SATISFIABLE, "the range is outside the filter");
-        return;
-    }
-    if (ranged) {
-        filter_copy_limit(copy, from, end);
-        buf_appendf(&request->more_fields, "Content-Range: bytes %" PRIu64 "-%" PRIu64 "/%" PRIu64 "\r\n", from,
-                    end - 1, size);
-        status = HTTP_PARTIAL;
-    }
-    web_reply(request, status, "application/octet-stream");
+    if (known)
+        filter_copy_skip(copy);
+    web_reply(request, known ? HTTP_NOT_MODIFIED : HTTP_OK, known ? "" : "application/octet-stream");
 }
 
 void filter_page_copy(struct web_request *request)

@@ -1,6 +1,6 @@
 /* filter_page: the pages of one filter for programs: its bits, and answers about items (docs/LOCAL.md).
  *
- *   GET /filters/NAME[?db=N]                    the bits (below); If-None-Match, Range and If-Range count
+ *   GET /filters/NAME[?db=N]                    the bits (below); If-None-Match counts
  *   GET /filters/NAME/items?i=ITEM&i=...[&db=N] {"present":[true,false,...]}
  *
  * Thread: the web thread. */
@@ -39,8 +39,7 @@ struct filter_copy;
 
 void filter_copy_destroy(struct filter_copy *copy); /* NULL is fine */
 
-/* Only these bytes of it, 0 <= from <= end. Before the first piece. */
-void filter_copy_limit(struct filter_copy *copy, uint64_t from, uint64_t end);
+void filter_copy_skip(struct filter_copy *copy); /* none of it is sent */
 uint64_t filter_copy_left(const struct filter_copy *copy);
 
 /* Appends the next FILTER_COPY_PIECE bytes, or the rest. False: the filter is not the same any more. */

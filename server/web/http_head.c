@@ -79,33 +79,13 @@ static bool parse_query(char *query, struct http_head *head)
     return true;
 }
 
-/* A target in absolute form (RFC 9112, 3.2.2), as proxies get it, becomes its path. Its host is that of the request,
- * regardless of the field Host; it moves a byte to the left, to be NUL-terminated. False: it has none, or a user. */
-static bool take_absolute_form(char **target_inout, struct http_head *head)
-{
-    char *target = *target_inout;
-    size_t scheme_len = strncasecmp(target, "http://", 7) == 0 ? 7 : strncasecmp(target, "https://", 8) == 0 ? 8 : 0;
-    if (scheme_len == 0)
-        return true;
-    char *host = target + scheme_len;
-    size_t len = strcspn(host, "/");
-    bool has_path = host[len] == '/';
-    memmove(host - 1, host, len);
-    host[len - 1] = '\0';
-    head->host = host - 1;
-    if (!has_path)
-        memcpy(target, "/", 2);
-    *target_inout = has_path ? host + len : target;
-    return len > 0 && !strchr(head->host, '@');
-}
-
 static const char *parse_request_line(char *line, struct http_head *head, bool *needs_host_out)
 {
     size_t method_len = line ? token_length(line) : 0;
     if (method_len == 0 || line[method_len] != ' ')
         return HTTP_BAD_REQUEST;
     char *path = line + method_len + 1, *version = path + strcspn(path, " \t");
-    if (version == path || *version != ' ')
+    if (*path != '/' || *version != ' ') /* nobody has this server for a proxy */
         return HTTP_BAD_REQUEST;
     line[method_len] = *version++ = '\0';
     if (strncmp(version, "HTTP/", 5) != 0 || strspn(version + 5, "0123456789") != 1 || version[6] != '.' ||
@@ -117,8 +97,6 @@ static const char *parse_request_line(char *line, struct http_head *head, bool *
     char *query = strchr(path, '?');
     if (query)
         *query++ = '\0';
-    if (!take_absolute_form(&path, head))
-        return HTTP_BAD_REQUEST;
     size_t path_len = decode(path, strlen(path), false);
     path[path_len] = '\0';
     head->method = line;
@@ -158,7 +136,6 @@ const char *http_head_parse(char *text, size_t len, struct http_head *head_out)
     bool needs_host = false;
     char *at = text, *line;
     head_out->nfields = head_out->narguments = 0;
-    head_out->host = NULL;
     text[len - 1] = '\0'; /* of the empty line: strings end here */
     const char *status = parse_request_line(take_line(&at), head_out, &needs_host);
     while (!status && *at != '\0' && *at != '\r') {
@@ -168,12 +145,9 @@ const char *http_head_parse(char *text, size_t len, struct http_head *head_out)
     if (status)
         return status;
     bool ends = at + 1 + (*at == '\r') == text + len;
-    if (!ends || has_twice(head_out, "Host") || has_twice(head_out, "Content-Length") ||
-        has_twice(head_out, "Authorization") || (needs_host && !http_field(head_out, "Host")))
-        return HTTP_BAD_REQUEST;
-    if (!head_out->host)
-        head_out->host = http_field(head_out, "Host");
-    return NULL;
+    bool ambiguous = has_twice(head_out, "Host") || has_twice(head_out, "Content-Length") ||
+                     has_twice(head_out, "Authorization");
+    return !ends || ambiguous || (needs_host && !http_field(head_out, "Host")) ? HTTP_BAD_REQUEST : NULL;
 }
 
 /* ---- the contents of the head ---- */
@@ -197,47 +171,4 @@ bool http_argument(const struct http_head *head, const char *name, struct slice 
         }
     }
     return false;
-}
-
-/* The weight of a range of media types in thousandths, from its parameters: ";version=1.0.0;q=0.5". */
-static int weight(const char *parameters, const char *end)
-{
-    for (const char *at = parameters; at < end; at++) {
-        const char *name = at + 1;
-        if (*at != ';')
-            continue;
-        name += strspn(name, " \t");
-        if (end - name < 3 || strncasecmp(name, "q=", 2) != 0)
-            continue;
-        const char *digit = name + 2;
-        int value = *digit == '1' ? 1000 : 0, place = 100;
-        if (value == 0 && digit[1] == '.')
-            for (digit += 2; digit < end && *digit >= '0' && *digit <= '9'; digit++, place /= 10)
-                value += (*digit - '0') * place;
-        return value;
-    }
-    return 1000;
-}
-
-/* The greatest weight of this type in the header; -1: it is missing. */
-static int weight_of(const char *accept, const char *type)
-{
-    size_t len = strlen(type);
-    int best = -1;
-    while (*accept) {
-        const char *end = accept + strcspn(accept, ",");
-        accept += strspn(accept, " \t");
-        if (accept < end && strncasecmp(accept, type, len) == 0 && strchr("; \t,", accept[len])) {
-            int found = weight(accept + len, end);
-            best = found > best ? found : best;
-        }
-        accept = *end ? end + 1 : end;
-    }
-    return best;
-}
-
-bool http_accept_prefers(const char *accept, const char *type, const char *other)
-{
-    int found = weight_of(accept, type);
-    return found > 0 && found >= weight_of(accept, other);
 }

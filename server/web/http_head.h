@@ -16,7 +16,6 @@
 
 /* Statuses, as the first line of a reply has them. */
 #define HTTP_OK                    "200 OK"
-#define HTTP_PARTIAL               "206 Partial Content"
 #define HTTP_NOT_MODIFIED          "304 Not Modified"
 #define HTTP_BAD_REQUEST           "400 Bad Request"
 #define HTTP_UNAUTHORIZED          "401 Unauthorized"
@@ -24,9 +23,7 @@
 #define HTTP_NOT_FOUND             "404 Not Found"
 #define HTTP_METHOD_NOT_ALLOWED    "405 Method Not Allowed"
 #define HTTP_CONTENT_TOO_LARGE     "413 Content Too Large"
-#define HTTP_RANGE_NOT_SATISFIABLE "416 Range Not Satisfiable"
 #define HTTP_FIELDS_TOO_LARGE      "431 Request Header Fields Too Large"
-#define HTTP_NOT_IMPLEMENTED       "501 Not Implemented"
 #define HTTP_UNAVAILABLE           "503 Service Unavailable"
 #define HTTP_VERSION_NOT_SUPPORTED "505 HTTP Version Not Supported"
 
@@ -41,7 +38,6 @@ struct http_argument {
 struct http_head {
     const char *method;
     const char *path; /* decoded; without the query */
-    const char *host; /* of a target in absolute form, or of the field Host; NULL: none */
     struct http_field fields[HTTP_FIELDS_MAX];
     size_t nfields;
     struct http_argument arguments[HTTP_ARGUMENTS_MAX]; /* of the query */
@@ -60,7 +56,3 @@ const char *http_field(const struct http_head *head, const char *name);
 
 /* The first argument with this name; false, and no output, if there is none. */
 bool http_argument(const struct http_head *head, const char *name, struct slice *value_out);
-
-/* Whether a field Accept names `type` with a weight above 0, and at least that of `other`. Wildcards do not count for
- * `type`: a browser's are not meant for it. */
-bool http_accept_prefers(const char *accept, const char *type, const char *other);

@@ -1,5 +1,5 @@
-/* Writes Prometheus's text format (0.0.4) and OpenMetrics 1.0, which differ in the names of counters, the type `info`,
- * and the end. A family is begun, then its samples follow. Labels are text for between the braces. */
+/* Writes Prometheus's text format (0.0.4). A family is begun, then its samples follow. Labels are text for between the
+ * braces. */
 #include "metrics.h"
 
 #include <dirent.h>
@@ -39,7 +39,6 @@ enum metric_type { METRIC_GAUGE, METRIC_COUNTER, METRIC_HISTOGRAM, METRIC_INFO }
 
 struct metrics_text {
     struct buf *out;
-    bool openmetrics;
     enum metric_type type; /* of the family that was begun last, as is its name */
     const char *name;
 };
@@ -52,12 +51,11 @@ static const char *suffix(const struct metrics_text *text)
 /* `name` without the "_total" of a counter and the "_info" of an info. Both texts stay valid until the next family. */
 static void metrics_family(struct metrics_text *text, enum metric_type type, const char *name, const char *help)
 {
-    static const char *const types[] = {"gauge", "counter", "histogram", "info"};
+    static const char *const types[] = {"gauge", "counter", "histogram", "gauge"};
     text->type = type;
     text->name = name;
-    const char *end = text->openmetrics ? "" : suffix(text);
-    const char *word = type == METRIC_INFO && !text->openmetrics ? "gauge" : types[type];
-    buf_appendf(text->out, "# HELP %s%s %s\n# TYPE %s%s %s\n", name, end, help, name, end, word);
+    const char *end = suffix(text);
+    buf_appendf(text->out, "# HELP %s%s %s\n# TYPE %s%s %s\n", name, end, help, name, end, types[type]);
 }
 
 static void begin_sample(struct metrics_text *text, const char *end, const char *labels)
@@ -321,19 +319,17 @@ static void write_families(struct metrics *m)
         metrics_value(text, m->filter_labels[i], (number));        \
     }
 #include "metrics.def"
-    if (text->openmetrics)
-        buf_append(text->out, "# EOF\n", strlen("# EOF\n"));
 }
 
 void metrics_write(struct server *server, const struct acl_user *user, const struct metrics_choice *choice,
-                   const struct web_counts *counts, bool openmetrics, struct buf *out)
+                   const struct web_counts *counts, struct buf *out)
 {
     struct metrics *m = calloc(1, sizeof(*m)); /* large for a stack */
     if (!m) {
         out->failed = true;
         return;
     }
-    m->text = (struct metrics_text){.out = out, .openmetrics = openmetrics};
+    m->text = (struct metrics_text){.out = out};
     m->server = server;
     m->user = user;
     m->choice = choice;

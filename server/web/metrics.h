@@ -64,4 +64,4 @@ struct web_counts {
 
 /* Writes all families; those of single filters for chosen ones that the user may read. `out` remembers a failure. */
 void metrics_write(struct server *server, const struct acl_user *user, const struct metrics_choice *choice,
-                   const struct web_counts *counts, bool openmetrics, struct buf *out);
+                   const struct web_counts *counts, struct buf *out);

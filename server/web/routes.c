@@ -31,13 +31,8 @@ static void answer_readiness(struct web_request *request)
 
 static void write_metrics(struct web_request *request)
 {
-    const char *accept = http_field(&request->head, "Accept");
-    bool openmetrics = accept && http_accept_prefers(accept, "application/openmetrics-text", "text/plain");
-    metrics_write(request->web->server, request->user, &request->web->choice, &request->web->counts, openmetrics,
-                  &request->body);
-    web_reply(request, HTTP_OK,
-              openmetrics ? "application/openmetrics-text; version=1.0.0; charset=utf-8"
-                          : "text/plain; version=0.0.4; charset=utf-8");
+    metrics_write(request->web->server, request->user, &request->web->choice, &request->web->counts, &request->body);
+    web_reply(request, HTTP_OK, "text/plain; version=0.0.4; charset=utf-8");
 }
 
 /* Of several passes at a time each has a choice of its own; the last one to end stays. */

@@ -78,7 +78,7 @@ void web_reply(struct web_request *request, const char *status, const char *type
     if (request->head.method && strcmp(request->head.method, "HEAD") == 0) {
         buf_deinit(body);
         if (request->copy)
-            filter_copy_limit(request->copy, 0, 0);
+            filter_copy_skip(request->copy);
     }
     request->charged = body->size;
     web->reply_bytes += request->charged;
@@ -237,7 +237,7 @@ static bool is_own_name(const char *host)
 
 static bool is_local(const struct web_request *request)
 {
-    const char *host = request->head.host;
+    const char *host = http_field(&request->head, "Host");
     return request->local && (!host || is_own_name(host));
 }
 

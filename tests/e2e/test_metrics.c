@@ -29,19 +29,16 @@ static void discard(void)
 
 TestSuite(metrics, .init = start, .fini = discard, .timeout = 1000);
 
-#define OPENMETRICS "Accept: application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5,*/*;q=0.1\r\n"
-
 /* Requests /metrics and parses it; freed by the next call. */
-static void scrape(const char *headers, bool openmetrics)
+static void scrape(void)
 {
     struct http_reply reply;
     metrics_parse_free(&metrics);
-    http_get(the_daemon.web_port, "/metrics", headers, &reply);
+    http_get(the_daemon.web_port, "/metrics", "", &reply);
     cr_assert_eq(reply.status, 200, "%d %s", reply.status, reply.body);
-    const char *type = openmetrics ? "\r\nContent-Type: application/openmetrics-text; version=1.0.0; charset=utf-8\r\n"
-                                   : "\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\n";
-    cr_assert(strstr(reply.headers, type), "%s", reply.headers);
-    metrics_parse(&metrics, reply.body, openmetrics);
+    cr_assert(strstr(reply.headers, "\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\n"), "%s",
+              reply.headers);
+    metrics_parse(&metrics, reply.body);
     http_free(&reply);
 }
 
@@ -76,34 +73,20 @@ static void make_hostile(redisContext *client)
     free(name);
 }
 
-/* Both formats are right with any names of filters, and each filter has its own series. */
-CLIENT_TEST(the_daemon, metrics, both_formats_are_right_whatever_names_there_are)
+/* The format is right with any names of filters, and each filter has its own series. */
+CLIENT_TEST(the_daemon, metrics, the_format_is_right_whatever_names_there_are)
 {
     make_hostile(client);
-    for (int openmetrics = 0; openmetrics < 2; openmetrics++) {
-        scrape(openmetrics ? OPENMETRICS : "", openmetrics);
-        expect_metric("bloomery_filters", HOSTILE + 3);
-        expect_metric("bloomery_filters_shown", HOSTILE + 3);
-        expect_metric("bloomery_filter_items{db=\"0\",filter=\"<script>alert(1)</script>\"}", 1);
-        expect_metric("bloomery_filter_items{db=\"0\",filter=\"\xc3\xa9t\xc3\xa9\"}", 1);
-        expect_metric("bloomery_filter_items{db=\"0\",filter=\"a\\\"b\\\\c\"}", 1);
-        size_t n = 0;
-        for (size_t i = 0; i < metrics.nsamples; i++)
-            n += strncmp(metrics.samples[i].series, "bloomery_filter_items{", 22) == 0;
-        cr_assert_eq(n, HOSTILE + 3);
-    }
-}
-
-/* Browsers and other clients that do not name OpenMetrics get the older format. */
-DAEMON_TEST(the_daemon, metrics, openmetrics_is_for_those_who_prefer_it)
-{
-    scrape("Accept: */*\r\n", false);
-    scrape("Accept: text/html,application/xhtml+xml,*/*;q=0.8\r\n", false);
-    scrape("Accept: application/openmetrics-text;q=0.3,text/plain;q=0.5\r\n", false);
-    scrape("Accept: application/openmetrics-text;q=0\r\n", false);
-    scrape("Accept: application/openmetrics-textual\r\n", false);
-    scrape("Accept: text/plain;q=0.25,application/openmetrics-text; version=1.0.0; q=0.251\r\n", true);
-    scrape("Accept: application/openmetrics-text\r\n", true);
+    scrape();
+    expect_metric("bloomery_filters", HOSTILE + 3);
+    expect_metric("bloomery_filters_shown", HOSTILE + 3);
+    expect_metric("bloomery_filter_items{db=\"0\",filter=\"<script>alert(1)</script>\"}", 1);
+    expect_metric("bloomery_filter_items{db=\"0\",filter=\"\xc3\xa9t\xc3\xa9\"}", 1);
+    expect_metric("bloomery_filter_items{db=\"0\",filter=\"a\\\"b\\\\c\"}", 1);
+    size_t n = 0;
+    for (size_t i = 0; i < metrics.nsamples; i++)
+        n += strncmp(metrics.samples[i].series, "bloomery_filter_items{", 22) == 0;
+    cr_assert_eq(n, HOSTILE + 3);
 }
 
 /* Counters and gauges match the commands run before. */
@@ -118,7 +101,7 @@ CLIENT_TEST(the_daemon, metrics, numbers_are_those_of_what_was_done)
     expect(client, ":3", "BF.FALSEPOSITIVE f 3");
     client_ask(client, "BF.RESERVE f 0.01 1000");
     client_ask(client, "NO.SUCH");
-    scrape("", false);
+    scrape();
     expect_metric("bloomery_filter_items{db=\"0\",filter=\"f\"}", 500);
     expect_metric("bloomery_filter_capacity_items{db=\"0\",filter=\"f\"}", 1000);
     expect_metric("bloomery_filter_layers{db=\"0\",filter=\"f\"}", 1);
@@ -156,13 +139,13 @@ CLIENT_TEST(the_daemon, metrics, a_failed_save_is_seen)
 {
     expect(client, ":1", "BF.ADD f x");
     expect(client, "+OK", "SAVE");
-    scrape("", false);
+    scrape();
     expect_metric("bloomery_saves_total", 1);
     expect_metric("bloomery_save_last_ok", 1);
     expect(client, ":1", "BF.ADD f y");
     daemon_block_saves(&the_daemon);
     client_ask(client, "SAVE");
-    scrape("", false);
+    scrape();
     expect_metric("bloomery_save_last_ok", 0);
     expect_metric("bloomery_save_failures_in_row", 1);
     expect_metric("bloomery_save_pending_changes", 1);
@@ -179,12 +162,12 @@ CLIENT_TEST(the_daemon, metrics, the_rule_of_the_next_save_is_told)
         double seconds; /* with one change */
     } cases[] = {{"", 0}, {"3600 1", 3600}, {"60 2", 0}, {"7200 1 3600 1 60 2", 3600}};
     expect(client, "+OK", "CONFIG SET save %s", "3600 1");
-    scrape("", false);
+    scrape();
     expect_metric("bloomery_save_rule_seconds", 0);
     expect(client, "+OK", "BF.RESERVE f 0.01 100");
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         expect(client, "+OK", "CONFIG SET save %s", cases[i].rules);
-        scrape("", false);
+        scrape();
         expect_metric("bloomery_save_rule_seconds", cases[i].seconds);
     }
 }
@@ -195,7 +178,7 @@ CLIENT_TEST(the_daemon, metrics, filters_with_series_are_chosen_and_bounded)
 {
     double value;
     expect(client, ":1", "BF.ADD n:0 y");
-    scrape("", false);
+    scrape();
     expect_metric("bloomery_filter_items{db=\"0\",filter=\"n:0\"}", 1); /* never queried: there is a place left */
     for (int i = 0; i < 1500; i++)
         redisAppendCommand(client, "BF.ADD n:%d x", i);
@@ -203,17 +186,17 @@ CLIENT_TEST(the_daemon, metrics, filters_with_series_are_chosen_and_bounded)
     expect(client, "+OK", "CONFIG SET metrics-top-filters 2");
     for (int i = 0; i < 9; i++)
         expect(client, ":1", "BF.EXISTS n:%d x", i < 3 ? 7 : i < 7 ? 8 : 9);
-    scrape("", false);
+    scrape();
     expect_metric("bloomery_filters_shown", 2);
     expect_metric("bloomery_filter_query_hits_total{db=\"0\",filter=\"n:7\"}", 3);
     expect_metric("bloomery_filter_query_hits_total{db=\"0\",filter=\"n:8\"}", 4);
     cr_assert_not(metrics_find(&metrics, "bloomery_filter_items{db=\"0\",filter=\"n:9\"}", &value));
     expect(client, "+OK", "CONFIG SET metrics-filters %s metrics-top-filters 0", "n:12? x n:1[34]");
-    scrape("", false);
+    scrape();
     expect_metric("bloomery_filters_shown", 12);
     expect_metric("bloomery_filter_items{db=\"0\",filter=\"n:129\"}", 1);
     expect(client, "+OK", "CONFIG SET metrics-filters *");
-    scrape("", false);
+    scrape();
     expect_metric("bloomery_filters_shown", 1000);
     expect_metric("bloomery_filters_omitted", 500);
     expect_metric("bloomery_filters", 1500);
@@ -230,7 +213,7 @@ CLIENT_TEST(the_daemon, metrics, rates_of_large_filters_are_from_the_bits)
     const char *info = client_ask(client, "BF.INFO f FULL"), *at = strstr(info, "Fill ratio");
     cr_assert_not_null(at, "%s", info);
     double exact = strtod(at + strcspn(at, "0123456789"), NULL);
-    scrape("", false);
+    scrape();
     double sampled = get("bloomery_filter_fill_ratio{db=\"0\",filter=\"f\"}");
     cr_assert(exact > 0.2 && sampled > exact - 0.01 && sampled < exact + 0.01, "%g, exactly %g", sampled, exact);
 }
@@ -239,11 +222,11 @@ CLIENT_TEST(the_daemon, metrics, rates_of_large_filters_are_from_the_bits)
 DAEMON_TEST(the_daemon, metrics, the_process)
 {
     redisContext *clients[10];
-    scrape("", false);
+    scrape();
     double before = get("process_open_fds"), cpu = get("process_cpu_seconds_total");
     for (int i = 0; i < 10; i++)
         expect(clients[i] = client_open(the_daemon.port), "+PONG", "PING");
-    scrape("", false);
+    scrape();
     cr_expect_float_eq(get("process_open_fds"), before + 10, 1); /* the first page's connection may still close */
     cr_expect_leq(get("process_open_fds"), get("process_max_fds"));
     cr_expect_geq(get("process_cpu_seconds_total"), cpu);
@@ -260,7 +243,7 @@ DAEMON_TEST(the_daemon, metrics, documentation_has_every_family)
     static char row[1024];
     size_t rows = 0;
     const char *docs = file_text(BLOOMERY_DOCS_DIR "/METRICS.md");
-    scrape("", false);
+    scrape();
     for (size_t i = 0; i < metrics.nfamilies; i++) {
         const struct metrics_family *family = &metrics.families[i];
         snprintf(row, sizeof(row), "| `%s` | %s |", family->name, family->type);
@@ -335,7 +318,7 @@ CLIENT_TEST(the_daemon, metrics, scrapes_under_load_are_right)
     cr_assert_eq(pthread_create(&threads[0], NULL, keep_busy, (char[]){"a"}), 0);
     cr_assert_eq(pthread_create(&threads[1], NULL, keep_busy, (char[]){"b"}), 0);
     for (int i = 0; i < (DAEMON_SANITIZED ? 40 : 150); i++) {
-        scrape(i % 2 ? OPENMETRICS : "", i % 2);
+        scrape();
         double now = get("bloomery_commands_total"), items = get("bloomery_items_added_total");
         cr_assert(now >= commands && items >= added, "%g after %g, %g after %g", now, commands, items, added);
         commands = now;

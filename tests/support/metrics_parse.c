@@ -63,18 +63,13 @@ static void read_comment(struct metrics_parsed *parsed, char *line)
 }
 
 /* The permitted suffix of the family's name in that of a sample. */
-static void check_suffix(const struct metrics_family *family, const char *suffix, size_t len, bool openmetrics)
+static void check_suffix(const struct metrics_family *family, const char *suffix, size_t len)
 {
-    const char *const histogram[] = {"_bucket", "_sum", "_count", NULL}, *const total[] = {"_total", NULL},
-                      *const info[] = {"_info", NULL}, *const none[] = {"", NULL};
+    const char *const histogram[] = {"_bucket", "_sum", "_count", NULL}, *const none[] = {"", NULL};
     const char *const *allowed = none;
     cr_assert_not_null(family->type, "%s has no type", family->name);
     if (strcmp(family->type, "histogram") == 0)
         allowed = histogram;
-    else if (openmetrics && strcmp(family->type, "counter") == 0)
-        allowed = total;
-    else if (openmetrics && strcmp(family->type, "info") == 0)
-        allowed = info;
     else
         cr_assert(strcmp(family->type, "gauge") == 0 || strcmp(family->type, "counter") == 0, "type %s", family->type);
     for (; *allowed; allowed++)
@@ -83,14 +78,14 @@ static void check_suffix(const struct metrics_family *family, const char *suffix
     cr_assert_fail("%s: a sample with '%.*s' behind the name", family->name, (int)len, suffix);
 }
 
-static void read_sample(struct metrics_parsed *parsed, char *line, bool openmetrics)
+static void read_sample(struct metrics_parsed *parsed, char *line)
 {
     char *end = skip_name(line), *number_end;
     cr_assert_gt(parsed->nfamilies, 0);
     const struct metrics_family *family = &parsed->families[parsed->nfamilies - 1];
     size_t len = strlen(family->name);
     cr_assert(strncmp(line, family->name, len) == 0, "%s is outside of its family, after %s", line, family->name);
-    check_suffix(family, line + len, (size_t)(end - line) - len, openmetrics);
+    check_suffix(family, line + len, (size_t)(end - line) - len);
     if (*end == '{')
         end = skip_labels(end);
     cr_assert_eq(*end, ' ', "%s", line);
@@ -142,10 +137,9 @@ static void check_histograms(const struct metrics_parsed *parsed)
     }
 }
 
-void metrics_parse(struct metrics_parsed *parsed, const char *text, bool openmetrics)
+void metrics_parse(struct metrics_parsed *parsed, const char *text)
 {
     size_t lines = 1;
-    bool ended = false;
     *parsed = (struct metrics_parsed){.text = strdup(text)};
     for (const char *at = text; *at; at++)
         lines += *at == '\n';
@@ -155,15 +149,11 @@ void metrics_parse(struct metrics_parsed *parsed, const char *text, bool openmet
         end = strchr(line, '\n');
         cr_assert_not_null(end, "the last line has no end: %s", line);
         *end = '\0';
-        cr_assert(!ended, "behind the end: %s", line);
-        if (openmetrics && strcmp(line, "# EOF") == 0)
-            ended = true;
-        else if (line[0] == '#')
+        if (line[0] == '#')
             read_comment(parsed, line);
         else
-            read_sample(parsed, line, openmetrics);
+            read_sample(parsed, line);
     }
-    cr_assert_eq(ended, openmetrics, "# EOF");
     check_unique(parsed);
     check_histograms(parsed);
 }

@@ -1,6 +1,5 @@
-/* metrics_parse: a strict reader of Prometheus's text format and of OpenMetrics. The test fails if the text breaks the
- * format: a repeated family or series, a sample outside its family, an unescaped label, a histogram with falling
- * buckets. */
+/* metrics_parse: a strict reader of Prometheus's text format. The test fails if the text breaks the format: a repeated
+ * family or series, a sample outside its family, an unescaped label, a histogram with falling buckets. */
 #pragma once
 
 #include <stdbool.h>
@@ -23,7 +22,7 @@ struct metrics_parsed {
     char *text; /* holds the strings above */
 };
 
-void metrics_parse(struct metrics_parsed *parsed, const char *text, bool openmetrics);
+void metrics_parse(struct metrics_parsed *parsed, const char *text);
 void metrics_parse_free(struct metrics_parsed *parsed);
 
 /* The value of a series; false if it is missing. */

@@ -39,9 +39,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             struct slice value = head.arguments[i].value;
             CHECK(value.ptr >= bytes && value.ptr + value.len <= bytes + len);
         }
-        const char *accept = http_field(&head, "Accept");
-        if (accept)
-            (void)http_accept_prefers(accept, "application/openmetrics-text", "text/plain");
     }
     free(bytes);
     return 0;

@@ -388,19 +388,6 @@ Test(web, passes_that_overlap_and_end_early)
 
 /* ---- metrics ---- */
 
-Test(web, metrics_in_the_form_that_is_asked_for)
-{
-    rig_call(client, "BF.ADD f a", ":1\r\n");
-    char *text = get("/metrics"),
-         *open = get_with("/metrics", "Accept: application/openmetrics-text;q=0.9,text/plain;q=0.5\r\n", true);
-    cr_assert_not_null(strstr(text, "Content-Type: text/plain; version=0.0.4"));
-    cr_assert_null(strstr(text, "# EOF"));
-    cr_assert_not_null(strstr(open, "Content-Type: application/openmetrics-text"));
-    cr_assert_str_eq(open + strlen(open) - 6, "# EOF\n");
-    free(text);
-    free(open);
-}
-
 /* Two passes for metrics at a time: the filters of each are those of its own pass. */
 Test(web, metrics_whose_passes_overlap)
 {

@@ -23,8 +23,6 @@ static const char *const bf_layouts[] = {"na", "redisbloom", "valkey", "blocked"
 static const char *const bf_contracts[] = {"redisbloom", "valkey", NULL};                /* enum bf_contract */
 static const char *const missing_filter_replies[] = {"absent", "null", "error", NULL};
 static const char *const acl_pubsub_defaults[] = {"allchannels", "resetchannels", NULL}; /* enum pubsub_default */
-static const char *const shutdown_flags[] = {"default", "save",  "nosave",
-                                             "now",     "force", NULL}; /* enum config_shutdown */
 static const char *const memory_policies[] = {"noeviction", "reload", "maybe", NULL};
 
 #define ROW(type_, part, field, name_, default_, flags_, doc_)                                               \
@@ -251,11 +249,6 @@ static bool is_host(const char *text)
     return text[len] == '\0' && len <= CONFIG_MAX_HOST;
 }
 
-static bool is_save_and_nosave(int flags)
-{
-    return flags & CONFIG_SHUTDOWN_SAVE && flags & CONFIG_SHUTDOWN_NOSAVE;
-}
-
 int config_check(const struct config *cfg, enum config_source source, struct errbuf *err)
 {
     double percentiles[CONFIG_MAX_PERCENTILES];
@@ -282,10 +275,6 @@ int config_check(const struct config *cfg, enum config_source source, struct err
                                err);
     if (config_patterns(cfg->metrics.filters, patterns) < 0)
         return refuse_together("metrics-filters", source, "must be at most 16 patterns of 256 bytes", err);
-    if (is_save_and_nosave(cfg->data.shutdown_on_sigterm) || is_save_and_nosave(cfg->data.shutdown_on_sigint))
-        return refuse_together(is_save_and_nosave(cfg->data.shutdown_on_sigterm) ? "shutdown-on-sigterm"
-                                                                                 : "shutdown-on-sigint",
-                               source, "Invalid combination of arguments", err);
     if (cfg->users.aclfile[0] && cfg->users.user[0])
         return errbuf_fail(err, CONFIG_REFUSED,
                            "'user' lines and 'aclfile' exclude each other: keep all users in one place");

@@ -86,14 +86,6 @@ struct config {
 #include "config.def"
 };
 
-/* The bits of shutdown-on-sigterm and shutdown-on-sigint; none: default. */
-enum config_shutdown {
-    CONFIG_SHUTDOWN_SAVE = 1,
-    CONFIG_SHUTDOWN_NOSAVE = 2,
-    CONFIG_SHUTDOWN_NOW = 4,
-    CONFIG_SHUTDOWN_FORCE = 8,
-};
-
 /* ---- the table ---- */
 
 enum config_type {
@@ -101,7 +93,7 @@ enum config_type {
     CONFIG_INTEGER,   /* min..max */
     CONFIG_BYTES,     /* min..max; "1024", "64kb", "1gb" (1k is 1000, 1kb is 1024); see CONFIG_OR_SHARE */
     CONFIG_RATE,      /* a number between min and max, both excluded */
-    CONFIG_WORD,      /* one of `words`, or several (CONFIG_SEVERAL) */
+    CONFIG_WORD,      /* one of `words` */
     CONFIG_STRING,    /* no NUL byte */
     CONFIG_PASSWORD,  /* at most CONFIG_MAX_SECRET bytes, of any kind */
     CONFIG_ADDRESSES, /* numeric IP addresses, "*" or "::*", separated by spaces, each with an optional '-' in front */
@@ -123,10 +115,8 @@ enum {
     CONFIG_OR_MINUS_1 = 1 << 3, /* an integer that may also be -1, below its range: "none" */
     CONFIG_TLS = 1 << 4,        /* certificates, rules of TLS or keys are made from it: a change reads files */
     CONFIG_HIDDEN = 1 << 5,     /* unknown to CONFIG GET and CONFIG SET */
-    CONFIG_SEVERAL = 1 << 6, /* CONFIG_WORD: several, in any order; the value has bit i - 1 for word i, and word 0 alone
-                                represents none of them */
-    CONFIG_OR_SHARE = 1 << 7, /* bytes, "20%", or "auto": config_share() */
-    CONFIG_LISTEN = 1 << 8,   /* a change opens and closes listening sockets */
+    CONFIG_OR_SHARE = 1 << 6, /* bytes, "20%", or "auto": config_share() */
+    CONFIG_LISTEN = 1 << 7,   /* a change opens and closes listening sockets */
 };
 
 struct config_row {

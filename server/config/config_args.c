@@ -307,7 +307,7 @@ void config_help(struct buf *out)
                   "\n"
                   "  -h, --help       this text\n"
                   "  -v, --version    the version\n"
-                  "  --check-config   whether a start would take the settings and the files that they name\n"
+                  "  --check-config   whether a start would take the settings and the files that it would read\n"
                   "  --print-config   every setting with its value and what it does, as a file\n"
                   "\n"
                   "Settings and their defaults:\n");

@@ -131,6 +131,8 @@ static bool next_line(struct slice *text, struct slice *line_out)
 static bool is_retired(struct slice name)
 {
     static const char *const names[] = {"latency-monitor-threshold",
+                                        "shutdown-on-sigterm",
+                                        "shutdown-on-sigint",
                                         "server-cpulist",
                                         "server_cpulist",
                                         "bio-cpulist",

@@ -24,7 +24,7 @@ void config_print_setting(const struct config *cfg, const struct config_row *row
 static inline bool config_takes_words(const struct config_row *row)
 {
     return row->type == CONFIG_ADDRESSES || row->type == CONFIG_RULES || row->type == CONFIG_OUTPUT_LIMITS ||
-           row->type == CONFIG_USERS || row->flags & CONFIG_SEVERAL;
+           row->type == CONFIG_USERS;
 }
 
 /* Appends a number of bytes in the largest unit that divides it: "512mb", "1000". */

@@ -173,7 +173,7 @@ static enum config_fault parse_bool(struct slice text, bool *value_out)
     return *value_out || slice_is(text, "no") ? FAULT_NONE : FAULT_FORM;
 }
 
-static enum config_fault parse_one_word(const struct config_row *row, struct slice text, int *value_out)
+static enum config_fault parse_word(const struct config_row *row, struct slice text, int *value_out)
 {
     for (int i = 0; row->words[i]; i++) {
         if (slice_is(text, row->words[i])) {
@@ -182,37 +182,6 @@ static enum config_fault parse_one_word(const struct config_row *row, struct sli
         }
     }
     return FAULT_FORM;
-}
-
-static enum config_fault parse_word(const struct config_row *row, struct slice text, int *value_out)
-{
-    struct slice word;
-    int value = 0, i;
-    bool any = false;
-
-    if (!(row->flags & CONFIG_SEVERAL))
-        return parse_one_word(row, text, value_out);
-    for (; config_next_word(&text, &word); any = true) {
-        if (parse_one_word(row, word, &i) != FAULT_NONE)
-            return FAULT_FORM;
-        value |= i > 0 ? 1 << (i - 1) : 0;
-    }
-    *value_out = value;
-    return any ? FAULT_NONE : FAULT_FORM;
-}
-
-static void format_words(const struct config_row *row, int value, struct buf *out)
-{
-    const char *before = "";
-
-    if (value == 0)
-        config_append(out, row->words[0]);
-    for (int i = 1; row->words[i]; i++) {
-        if (!(value & 1 << (i - 1)))
-            continue;
-        buf_appendf(out, "%s%s", before, row->words[i]);
-        before = " ";
-    }
 }
 
 static enum config_fault parse_string(struct slice text, char **value_out)
@@ -475,10 +444,7 @@ void config_value_format(const struct config_row *row, const void *value, struct
         format_rate(*(const double *)value, out);
         break;
     case CONFIG_WORD:
-        if (row->flags & CONFIG_SEVERAL)
-            format_words(row, *(const int *)value, out);
-        else
-            config_append(out, row->words[*(const int *)value]);
+        config_append(out, row->words[*(const int *)value]);
         break;
     case CONFIG_STRING:
     case CONFIG_USERS:

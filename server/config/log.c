@@ -22,7 +22,6 @@
 #include "thread.h"
 
 #define LOG_END_MAX 192
-#define CLEAR_LINE  "\r\033[K" /* takes a status away */
 
 static const char *const level_words[] = {"debug", "verbose", "notice", "warning"};
 
@@ -78,9 +77,6 @@ int log_init(struct log *log, const char *path, enum log_level level, struct err
     log->path = copy;
     log->fd = fd;
     log->journal = !copy && log_stderr_is_journal();
-    log->terminal = !copy && isatty(STDERR_FILENO) == 1;
-    const char *none = getenv("NO_COLOR"), *term = getenv("TERM");
-    log->colour = log->terminal && (!none || none[0] == '\0') && term && strcmp(term, "dumb") != 0;
     atomic_init(&log->level, (int)level);
     atomic_init(&log->format, LOG_TEXT);
     atomic_init(&log->lost, 0);
@@ -144,15 +140,13 @@ bool log_stderr_is_journal(void)
 static size_t write_head(const struct log *log, char *line, size_t size, enum log_level level, enum log_format format)
 {
     static const int priorities[] = {7, 6, 5, 4}; /* of syslog: debug, info, notice, warning */
-    const char *colour = log->colour && level == LOG_LEVEL_WARNING ? "\033[1;33m" : "", *word = level_words[level];
+    const char *word = level_words[level];
     char time[64], before[16] = "";
     long pid = (long)getpid();
     int len = 0;
 
     if (log->journal)
         snprintf(before, sizeof(before), "<%d>", priorities[level]);
-    else if (log->terminal)
-        snprintf(before, sizeof(before), CLEAR_LINE);
     struct tm tm;
     int64_t now_ms = clock_unix_ms();
     gmtime_r(&(time_t){now_ms / 1000}, &tm);
@@ -161,8 +155,7 @@ static size_t write_head(const struct log *log, char *line, size_t size, enum lo
     switch (format) {
     case LOG_TEXT:
         len = log->journal ? snprintf(line, size, "%s", before)
-                           : snprintf(line, size, "%s%s %ld %s%s%s ", before, time, pid, colour, word,
-                                      colour[0] ? "\033[0m" : "");
+                           : snprintf(line, size, "%s %ld %s ", time, pid, word);
         break;
     case LOG_LOGFMT:
         len = snprintf(line, size, "%stime=%s pid=%ld level=%s message=\"", before, time, pid, word);
@@ -271,20 +264,6 @@ void log_write(struct log *log, enum log_level level, const char *fmt, ...)
     va_start(ap, fmt);
     write_line(log, level, 0, fmt, ap);
     va_end(ap);
-}
-
-bool log_status(struct log *log, const char *fmt, ...)
-{
-    char line[LOG_LINE_MAX] = CLEAR_LINE;
-    size_t start = strlen(line);
-    va_list ap;
-
-    if (!log->terminal || !log_enabled(log, LOG_LEVEL_NOTICE))
-        return false;
-    va_start(ap, fmt);
-    int len = vsnprintf(line + start, sizeof(line) - start, fmt, ap);
-    va_end(ap);
-    return len > 0 && put_line(log, line, strlen(line)) > 0;
 }
 
 /* Takes one of the window's lines. A thread with an older clock reading does not start a past window again. */

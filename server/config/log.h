@@ -5,13 +5,10 @@
  * Time in UTC with milliseconds, process id, level, message. If the standard error is systemd's journal, which records
  * the time and the process itself, a line is "<4>message". The number is syslog's level, for journalctl -p.
  *
- * With log_set_format() a line is fields for a collector instead, without a colour, in the journal behind "<4>":
+ * With log_set_format() a line is fields for a collector instead, in the journal behind "<4>":
  *
  *   {"time":"2026-11-21T08:15:30.123Z","pid":4711,"level":"notice","message":"ready: listening on 127.0.0.1:6379"}
  *   time=2026-11-21T08:15:30.123Z pid=4711 level=notice message="ready: listening on 127.0.0.1:6379"
- *
- * On a terminal warnings are in colour, unless NO_COLOR is set (no-color.org) or TERM is dumb, and log_status() shows
- * one line that the next one replaces.
  *
  * One write(2) to a descriptor in append mode writes a line, so that lines of several threads never mix. A line longer
  * than LOG_LINE_MAX bytes is cut and ends with "...". A message stays one line of text with any arguments: bytes
@@ -71,7 +68,7 @@ struct log {
     int fd;     /* never changes: log_reopen() puts another file after it */
     char *path; /* NULL for the standard error */
     bool own;   /* the descriptor is ours */
-    bool journal, terminal, colour;
+    bool journal;
     _Atomic uint64_t lost, told; /* lines; of these, a later line has told */
 };
 
@@ -98,10 +95,6 @@ int log_reopen(struct log *log, struct errbuf *err) __attribute__((warn_unused_r
 
 /* Writes a message of a level below LOG_LEVEL_NOTHING if that level is enabled. errno is preserved. */
 void log_write(struct log *log, enum log_level level, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
-
-/* On a terminal, where notices are logged: a line that shows the progress of a task, until the next message or status
- * takes its place. Otherwise nothing, and false. */
-bool log_status(struct log *log, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 #define log_debug(log, ...)   log_write((log), LOG_LEVEL_DEBUG, __VA_ARGS__)
 #define log_verbose(log, ...) log_write((log), LOG_LEVEL_VERBOSE, __VA_ARGS__)

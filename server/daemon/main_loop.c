@@ -19,8 +19,6 @@
 
 #define TICK_MS           100
 #define LOADING_REPORT_MS 2000 /* interval of progress lines of a long start */
-#define LOADING_STATUS_MS 500  /* a start on a terminal that takes longer shows a bar */
-#define LOADING_BAR       30
 
 /* ---- large filters move to huge pages ---- */
 
@@ -83,14 +81,8 @@ static void report(struct main_loop *ml)
     uint64_t total = atomic_load_explicit(&load->total_bytes, memory_order_relaxed);
     if (total < done)
         total = done;
-    double share = total ? (double)done / (double)total : 1;
-    unsigned bar = (unsigned)(share * LOADING_BAR);
-    supervisor_loading(&ml->supervisor, now, (unsigned)(100 * share));
-    if (now - load->started_ms < LOADING_STATUS_MS ||
-        log_status(&ml->server->log, "loading [%.*s%*s] %s of %s, files and log, after %" PRId64 " s", (int)bar,
-                   "##############################", (int)(LOADING_BAR - bar), "", log_bytes(done).text,
-                   log_bytes(total).text, (now - load->started_ms) / 1000) ||
-        now - load->started_ms < LOADING_REPORT_MS || now - ml->load.reported_ms < LOADING_REPORT_MS)
+    supervisor_loading(&ml->supervisor, now, total ? (unsigned)(100 * (double)done / (double)total) : 100);
+    if (now - load->started_ms < LOADING_REPORT_MS || now - ml->load.reported_ms < LOADING_REPORT_MS)
         return;
     ml->load.reported_ms = now;
     log_notice(&ml->server->log, "loading: %s of %s, files and log, after %" PRId64 " s", log_bytes(done).text,
@@ -339,19 +331,13 @@ static void try_to_end(struct main_loop *ml)
     main_loop_end(ml, END_REFUSED);
 }
 
-static void begin_to_end(struct main_loop *ml, int signum)
+static void begin_to_end(struct main_loop *ml)
 {
     struct ending *end = &ml->end;
     rcu_reader_online();
-    const struct config *config = server_config(ml->server);
-    int flags = signum == SIGTERM ? config->data.shutdown_on_sigterm : config->data.shutdown_on_sigint;
-    int64_t timeout_ms = config->data.shutdown_timeout * 1000;
+    end->until_ms = clock_ms() + server_config(ml->server)->data.shutdown_timeout * 1000;
     rcu_reader_offline();
-    end->request.save = flags & CONFIG_SHUTDOWN_SAVE     ? SHUTDOWN_SAVE
-                        : flags & CONFIG_SHUTDOWN_NOSAVE ? SHUTDOWN_NOSAVE
-                                                         : SHUTDOWN_SAVE_BY_RULES;
-    end->request.force = flags & (CONFIG_SHUTDOWN_NOW | CONFIG_SHUTDOWN_FORCE);
-    end->until_ms = clock_ms() + timeout_ms;
+    end->request = (struct shutdown_request){.save = SHUTDOWN_SAVE_BY_RULES};
     try_to_end(ml);
 }
 
@@ -371,7 +357,7 @@ static void on_signal(uv_signal_t *handle, int signum)
         main_loop_watch_ends(ml, false);
         raise(signum);
     } else if (ml->end.state == END_SIGNALLED) {
-        begin_to_end(ml, signum);
+        begin_to_end(ml);
     }
 }
 

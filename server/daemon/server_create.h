@@ -24,8 +24,7 @@ int server_start(struct server *server, enum server_parts parts, struct errbuf *
 /* Stops the parts that have started. NULL is fine. */
 void server_destroy(struct server *server);
 
-/* bloomeryd --check-config: whether a start would accept all that these settings name: certificates, users, keys, the
- * log, the Unix socket, addresses, the data directory with its MANIFEST. Writes nothing, listens on no port, and takes
- * no lock, so a daemon with the same settings may run. 0, or another status with the reason, which names the setting.
- * Thread: the main one. */
+/* bloomeryd --check-config: whether a start would accept the files that these settings name: certificates, users, keys,
+ * the data directory with its MANIFEST. Writes nothing and takes no lock, so a daemon with the same settings may run.
+ * 0, or another status with the reason, which names the setting. Thread: the main one. */
 int check_config(const struct config *config, struct errbuf *err);

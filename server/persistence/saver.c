@@ -50,8 +50,6 @@ struct running_save {
 
 /* How fast the running save writes. */
 struct save_pace {
-    uint64_t written_bytes;
-    int64_t shown_ms; /* monotonic: the last status on a terminal */
     int64_t since_ms; /* monotonic; with the rate that holds now */
     uint64_t rate;    /* bytes per second, 0: any */
     uint64_t bytes;   /* since then */
@@ -76,8 +74,6 @@ struct saver {
     struct save_pace pace;
 };
 
-#define STATUS_AFTER_MS 500
-#define STATUS_MS       100
 
 /* ---- one save ---- */
 
@@ -130,18 +126,6 @@ static uint64_t rate_limit(struct server *server)
     return rate;
 }
 
-/* On a terminal a save that takes longer shows its progress. */
-static void show_written(struct saver *saver, uint64_t bytes)
-{
-    int64_t now = clock_ms();
-    saver->pace.written_bytes += bytes;
-    if (now - saver->now.since_ms < STATUS_AFTER_MS || now - saver->pace.shown_ms < STATUS_MS)
-        return;
-    saver->pace.shown_ms = now;
-    (void)log_status(&saver->server->log, "saving: %s written, after %" PRId64 " s",
-                     log_bytes(saver->pace.written_bytes).text, (now - saver->now.since_ms) / 1000);
-}
-
 /* After each piece: waits until as much may have been written. None holds while clients change so much of a cuckoo
  * filter, ahead of its being written, that the old slots take more memory than the save may. */
 static void source_wrote(void *ctx, uint64_t bytes)
@@ -149,7 +133,6 @@ static void source_wrote(void *ctx, uint64_t bytes)
     struct saver *saver = ctx;
     struct save_pace *pace = &saver->pace;
     const struct timespec slice = {.tv_nsec = 20 * 1000 * 1000};
-    show_written(saver, bytes);
     pace->bytes += bytes;
     while (!atomic_load(&saver->hurry) && bloom_pool_still_bytes(saver->server->pool) <= saver->memory) {
         uint64_t rate = rate_limit(saver->server);
@@ -232,7 +215,7 @@ static int save_once(struct saver *saver, struct errbuf *err)
 {
     struct server *server = saver->server;
     struct store_save_summary summary;
-    saver->pace = (struct save_pace){.shown_ms = saver->now.since_ms};
+    saver->pace = (struct save_pace){0};
     memset(&summary, 0, sizeof(summary));
     if (save_files(saver, &summary, err) != 0) {
         log_warning(&server->log, "saving failed: %s", err->text);

@@ -94,9 +94,9 @@ Test(ending, without_a_log_it_loses_nothing_when_there_is_room_again_in_time)
     expect_after_restart(20);
 }
 
-static void lose_at_once(const char *setting, const char *value)
+Test(ending, without_a_timeout_it_tries_once)
 {
-    const char *const args[] = {WITHOUT_LOG, setting, value, NULL};
+    const char *const args[] = {WITHOUT_LOG, "--shutdown-timeout", "0", NULL};
 
     begin(args);
     fill_disk();
@@ -104,68 +104,6 @@ static void lose_at_once(const char *setting, const char *value)
     cr_assert(DAEMON_SANITIZED || took < 5, "%.1f s", took);
     expect_said("ending; lost: 10 changes since 20");
     expect_after_restart(10);
-}
-
-Test(ending, without_a_timeout_it_tries_once)
-{
-    lose_at_once("--shutdown-timeout", "0");
-}
-
-Test(ending, now_tries_once)
-{
-    lose_at_once("--shutdown-on-sigterm", "now");
-}
-
-Test(ending, force_tries_once)
-{
-    lose_at_once("--shutdown-on-sigterm", "save force");
-}
-
-Test(ending, nosave_loses_what_is_not_saved_and_says_so)
-{
-    const char *const args[] = {WITHOUT_LOG, "--shutdown-on-sigterm", "nosave", NULL};
-
-    begin(args);
-    end(false);
-    expect_said("ending without a save; not kept: 10 changes since 20");
-    expect_after_restart(10);
-}
-
-Test(ending, save_saves_without_rules)
-{
-    const char *const args[] = {"--appendonly", "no", "--shutdown-on-sigterm", "save", NULL};
-
-    begin(args);
-    end(false);
-    expect_after_restart(20);
-}
-
-Test(ending, sigint_has_a_setting_of_its_own)
-{
-    const char *const args[] = {WITHOUT_LOG, "--shutdown-on-sigint", "nosave", NULL};
-
-    begin(args);
-    redisFree(client);
-    cr_assert_eq(kill(the_daemon.pid, SIGINT), 0);
-    daemon_wait(&the_daemon);
-    expect_said("SIGINT received");
-    expect_said("not kept: 10 changes");
-    expect_after_restart(10);
-}
-
-DAEMON_TEST(the_daemon, ending, save_and_nosave_together_are_refused)
-{
-    begin(NULL);
-    expect(client, "+OK", "CONFIG SET shutdown-on-sigterm %s", "nosave force");
-    expect(client,
-           "-ERR CONFIG SET failed (possibly related to argument 'shutdown-on-sigterm') - Invalid combination of "
-           "arguments",
-           "CONFIG SET shutdown-on-sigterm %s", "save nosave");
-    expect(client,
-           "-ERR CONFIG SET failed (possibly related to argument 'shutdown-on-sigint') - argument(s) must be one "
-           "of the following: default, save, nosave, now, force",
-           "CONFIG SET shutdown-on-sigint %s", "save never");
-    expect(client, "[\"shutdown-on-sigterm\",\"nosave force\"]", "CONFIG GET shutdown-on-sigterm");
 }
 
 Test(ending, a_second_signal_between_two_attempts_ends_it_at_once)

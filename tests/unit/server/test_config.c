@@ -246,13 +246,6 @@ Test(config, booleans_are_yes_or_no)
         "CONFIG SET failed (possibly related to argument 'protected-mode') - argument must be 'yes' or 'no'");
 }
 
-Test(config, several_words_are_a_set)
-{
-    accepts("shutdown-on-sigterm", "now  NOSAVE now", "nosave now");
-    accepts("shutdown-on-sigint", "default", "default");
-    refuses("shutdown-on-sigint", "", "'shutdown-on-sigint' must be one of default, save, nosave, now, force, not ''");
-}
-
 /* Words come from the row; each of them is accepted, others are refused with the list. */
 Test(config, words_are_those_of_the_row)
 {
@@ -260,7 +253,7 @@ Test(config, words_are_those_of_the_row)
     const struct config_row *rows = config_table(&n);
 
     for (size_t i = 0; i < n; i++) {
-        if (rows[i].type != CONFIG_WORD || rows[i].flags & CONFIG_SEVERAL)
+        if (rows[i].type != CONFIG_WORD)
             continue;
         for (int w = 0; rows[i].words[w] != NULL; w++) {
             accepts(rows[i].name, rows[i].words[w], rows[i].words[w]);

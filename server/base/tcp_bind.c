@@ -8,20 +8,13 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-void tcp_name(const char *address, const char *port, char name_out[TCP_NAME_SIZE])
+static void write_name(const char *address, const char *port, char name_out[TCP_NAME_SIZE])
 {
     const char *host = address + (address[0] == '-');
     snprintf(name_out, TCP_NAME_SIZE, strchr(host, ':') ? "[%s]:%s" : "%s:%s", host, port);
 }
 
-void tcp_share(int fd, bool yes)
-{
-    int on = yes;
-    setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof(on));
-}
-
-int tcp_bind(const char *address, const char *port, enum tcp_sharing sharing, struct tcp_socket *socket_out,
-             struct errbuf *err)
+int tcp_bind(const char *address, const char *port, struct tcp_socket *socket_out, struct errbuf *err)
 {
     struct addrinfo hints = {.ai_flags = AI_PASSIVE | AI_NUMERICSERV, .ai_socktype = SOCK_STREAM}, *ai;
     bool optional = address[0] == '-';
@@ -34,7 +27,7 @@ int tcp_bind(const char *address, const char *port, enum tcp_sharing sharing, st
         node = NULL;
     }
     char *name = socket_out->name;
-    tcp_name(address, port, name);
+    write_name(address, port, name);
     int status = getaddrinfo(node, port, &hints, &ai);
     if (status)
         return errbuf_fail(err, optional ? 1 : -1, "cannot listen on %s: %s", name, gai_strerror(status));
@@ -44,7 +37,6 @@ int tcp_bind(const char *address, const char *port, enum tcp_sharing sharing, st
         setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
         if (ai->ai_family == AF_INET6)
             setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &one, sizeof(one));
-        tcp_share(fd, sharing == TCP_SHARED);
     }
     if (fd < 0 || bind(fd, ai->ai_addr, ai->ai_addrlen) != 0)
         cause = errno;

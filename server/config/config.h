@@ -116,7 +116,6 @@ enum {
     CONFIG_TLS = 1 << 4,        /* certificates, rules of TLS or keys are made from it: a change reads files */
     CONFIG_HIDDEN = 1 << 5,     /* unknown to CONFIG GET and CONFIG SET */
     CONFIG_OR_SHARE = 1 << 6, /* bytes, "20%", or "auto": config_share() */
-    CONFIG_LISTEN = 1 << 7,   /* a change opens and closes listening sockets */
 };
 
 struct config_row {

@@ -37,11 +37,11 @@ static struct worker *least_loaded(struct server *server)
     return best;
 }
 
-/* Takes up to `most` connections. False when none can be taken: the event would come back at once, again and again. */
-static bool accept_some(struct listener *listener, int64_t most)
+/* Takes up to ACCEPT_BURST connections. False when none can be taken: the event would come back at once, again and again. */
+static bool accept_some(struct listener *listener)
 {
     struct server *server = listener->main_loop->server;
-    for (int64_t i = 0; i < most; i++) {
+    for (int i = 0; i < ACCEPT_BURST; i++) {
         int fd = accept4(listener->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd < 0 && (errno == EINTR || errno == ECONNABORTED))
             continue;
@@ -64,7 +64,7 @@ static void on_connection(uv_poll_t *poll, int status, int events)
 {
     struct listener *listener = poll->data;
     (void)status, (void)events;
-    if (!accept_some(listener, ACCEPT_BURST))
+    if (!accept_some(listener))
         listen_accept(listener->main_loop, false);
 }
 
@@ -84,14 +84,6 @@ void listen_accept(struct main_loop *ml, bool yes)
 static void free_listener(uv_handle_t *handle)
 {
     free(handle->data);
-}
-
-static void close_first(struct listener **link)
-{
-    struct listener *listener = *link;
-    *link = listener->next;
-    uv_close((uv_handle_t *)&listener->poll, free_listener);
-    close(listener->fd);
 }
 
 /* Takes the socket, bound, over and listens. Appends, so that the names keep the order of the settings. */
@@ -163,133 +155,41 @@ static int listen_unix(struct main_loop *ml, const char *path, mode_t mode, stru
 
 /* ---- the listeners of settings ---- */
 
-static struct listener *find(struct main_loop *ml, const char *name, bool with_tls)
+/* All addresses of `bind`, without optional ones that the machine does not have. The number of them, or -1. */
+static int listen_port(struct main_loop *ml, int64_t number, bool with_tls, struct errbuf *err)
 {
-    struct listener *listener = ml->listeners;
-    while (listener && (listener->with_tls != with_tls || strcmp(listener->name, name) != 0))
-        listener = listener->next;
-    return listener;
-}
-
-static bool has_address(const struct config *config, int64_t number, const char *name)
-{
-    char port[16], address[TCP_NAME_SIZE];
-    snprintf(port, sizeof(port), "%d", (int)number);
-    for (size_t i = 0; number && i < config->network.bind.count; i++) {
-        tcp_name(config->network.bind.items[i], port, address);
-        if (strcmp(address, name) == 0)
-            return true;
-    }
-    return false;
-}
-
-static bool is_wanted(const struct config *config, const struct listener *listener)
-{
-    return has_address(config, listener->with_tls ? config->tls.port : config->network.port, listener->name) ||
-           (!listener->with_tls && strcmp(listener->name, config->network.unixsocket) == 0);
-}
-
-/* Shares the sockets of this port that these settings no longer want. Returns whether there is one. */
-static bool share_unwanted(struct main_loop *ml, const struct config *config, const char *port, bool yes)
-{
-    bool any = false;
-    for (struct listener *listener = ml->listeners; listener; listener = listener->next) {
-        const char *colon = strrchr(listener->name, ':');
-        if (is_wanted(config, listener) || !colon || strcmp(colon + 1, port) != 0)
-            continue;
-        tcp_share(listener->fd, yes);
-        any = true;
-    }
-    return any;
-}
-
-static int bind_and_listen(struct main_loop *ml, const char *address, const char *port, enum tcp_sharing sharing,
-                           bool with_tls, struct errbuf *err)
-{
-    struct tcp_socket tcp;
-    int status = tcp_bind(address, port, sharing, &tcp, err);
-    STEP(status, add_listener(ml, tcp.fd, tcp.name, with_tls, err));
-    if (status == 0 && sharing == TCP_SHARED)
-        tcp_share(tcp.fd, false);
-    return status;
-}
-
-/* One address. 0, -1 with the reason, or 1 when the machine does not have an optional address. The kernel gives an
- * address to two sockets if both share their port. Only sockets that will be closed share it, and one new socket until
- * it listens. So "*" takes over from "127.0.0.1" without a gap, and an address of another process, or an address named
- * twice, is in use. */
-static int listen_tcp(struct main_loop *ml, const struct config *config, const char *address, const char *port,
-                      bool with_tls, struct errbuf *err)
-{
-    char name[TCP_NAME_SIZE];
-    tcp_name(address, port, name);
-    if (find(ml, name, with_tls))
-        return 0;
-    int status = bind_and_listen(ml, address, port, TCP_ALONE, with_tls, err);
-    if (status < 0 && share_unwanted(ml, config, port, true)) {
-        status = bind_and_listen(ml, address, port, TCP_SHARED, with_tls, err);
-        (void)share_unwanted(ml, config, port, false);
-    }
-    return status;
-}
-
-/* All addresses of `bind`, without optional ones that the machine does not have. */
-static int listen_port(struct main_loop *ml, const struct config *config, int64_t number, bool with_tls,
-                       struct errbuf *err)
-{
+    const struct config_list *addresses = &server_config(ml->server)->network.bind;
     char port[16];
+    int n = 0;
     snprintf(port, sizeof(port), "%d", (int)number);
-    for (size_t i = 0; number && i < config->network.bind.count; i++)
-        if (listen_tcp(ml, config, config->network.bind.items[i], port, with_tls, err) < 0)
+    for (size_t i = 0; number && i < addresses->count; i++) {
+        struct tcp_socket tcp;
+        int status = tcp_bind(addresses->items[i], port, &tcp, err);
+        STEP(status, add_listener(ml, tcp.fd, tcp.name, with_tls, err));
+        if (status < 0)
             return -1;
-    return 0;
-}
-
-int listen_open(struct main_loop *ml, const struct config *config, struct errbuf *err)
-{
-    const struct config_network *network = &config->network;
-    struct listener **added = &ml->listeners;
-    int status = -1;
-    while (*added)
-        added = &(*added)->next;
-    if (listen_port(ml, config, network->port, false, err) == 0 &&
-        listen_port(ml, config, config->tls.port, true, err) == 0 &&
-        (!network->unixsocket[0] || find(ml, network->unixsocket, false) ||
-         listen_unix(ml, network->unixsocket, (mode_t)network->unixsocketperm, err) == 0))
-        status = 0;
-    const struct listener *wanted = ml->listeners;
-    while (wanted && !is_wanted(config, wanted))
-        wanted = wanted->next;
-    if (status == 0 && !wanted) {
-        errbuf_set(err, "nothing to listen on: set 'port' or 'tls-port', and 'bind', or 'unixsocket'");
-        status = -1;
+        n += status == 0;
     }
-    while (status != 0 && *added)
-        close_first(added);
-    return status;
+    return n;
 }
 
-void listen_settle(struct main_loop *ml)
+int listen_open(struct main_loop *ml, struct errbuf *err)
 {
     const struct config *config = server_config(ml->server);
+    const struct config_network *network = &config->network;
     struct process_facts *process = &ml->server->process;
-    int64_t port = 0, tls_port = 0;
-    for (struct listener **link = &ml->listeners; *link;) {
-        const struct listener *listener = *link;
-        if (is_wanted(config, listener)) {
-            if (listener->with_tls)
-                tls_port = config->tls.port;
-            else if (strcmp(listener->name, config->network.unixsocket) != 0)
-                port = config->network.port;
-            link = &(*link)->next;
-        } else {
-            (void)accept_some(*link, config->network.tcp_backlog + 1); /* all that wait, as the kernel counts them */
-            close_first(link);
-        }
-    }
-    atomic_store(&process->port, (int)port);
-    atomic_store(&process->tls_port, (int)tls_port);
-    listen_accept(ml, ml->accepting);
+    int tcp = listen_port(ml, network->port, false, err);
+    int tls = tcp < 0 ? -1 : listen_port(ml, config->tls.port, true, err);
+    if (tls < 0)
+        return -1;
+    if (network->unixsocket[0] &&
+        listen_unix(ml, network->unixsocket, (mode_t)network->unixsocketperm, err) != 0)
+        return -1;
+    if (!ml->listeners)
+        return errbuf_fail(err, -1, "nothing to listen on: set 'port' or 'tls-port', and 'bind', or 'unixsocket'");
+    process->port = tcp ? (int)network->port : 0;
+    process->tls_port = tls ? (int)config->tls.port : 0;
+    return 0;
 }
 
 void listen_names(const struct main_loop *ml, char *text_out, size_t size)
@@ -303,8 +203,12 @@ void listen_names(const struct main_loop *ml, char *text_out, size_t size)
 
 void listen_close(struct main_loop *ml)
 {
-    while (ml->listeners)
-        close_first(&ml->listeners);
+    for (struct listener *listener = ml->listeners, *next; listener; listener = next) {
+        next = listener->next;
+        uv_close((uv_handle_t *)&listener->poll, free_listener);
+        close(listener->fd);
+    }
+    ml->listeners = NULL;
     if (ml->unixsocket)
         unlink(ml->unixsocket);
     free(ml->unixsocket);

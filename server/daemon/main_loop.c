@@ -195,12 +195,8 @@ static void look_at_load(struct main_loop *ml)
 
 struct main_loop_task {
     struct main_loop_task *next;
-    void (*run)(struct main_loop *ml, struct main_loop_task *task);
-    bool done;
-    bool ends;                              /* shut_down() */
-    const struct shutdown_request *request; /* likewise */
-    const struct config *config;            /* open_sockets() */
-    int status;                             /* likewise */
+    bool done, ends;
+    const struct shutdown_request *request;
     struct errbuf *err;
 };
 
@@ -216,7 +212,7 @@ static void on_wake(uv_async_t *async)
         lock_give(&ml->lock);
         if (!task)
             return;
-        task->run(ml, task);
+        task->ends = ending_is_decided(&ml->end) || ending_try(ml, task->request, task->err);
         lock_take(&ml->lock);
         task->done = true;
         pthread_cond_broadcast(&ml->done);
@@ -224,65 +220,21 @@ static void on_wake(uv_async_t *async)
     }
 }
 
-/* Has the main thread do the task, and waits. Nothing is done once the end is decided: main may have ended. */
-static void ask(struct server *server, struct main_loop_task *task)
+/* Has the main thread try it, and waits. Once the end is decided main may have ended. */
+static bool shut_down(struct server *server, const struct shutdown_request *request, struct errbuf *err)
 {
     struct main_loop *ml = server->threads.main_loop;
+    struct main_loop_task task = {.ends = true, .request = request, .err = err};
     lock_take(&ml->lock);
     if (!ending_is_decided(&ml->end)) {
-        task->next = ml->tasks;
-        ml->tasks = task;
+        task.next = ml->tasks;
+        ml->tasks = &task;
         uv_async_send(&ml->wake);
-        while (!task->done)
+        while (!task.done)
             lock_wait(&ml->done, &ml->lock);
     }
     lock_give(&ml->lock);
-}
-
-static void decide(struct main_loop *ml, struct main_loop_task *task)
-{
-    task->ends = ending_is_decided(&ml->end) || ending_try(ml, task->request, task->err);
-}
-
-static bool shut_down(struct server *server, const struct shutdown_request *request, struct errbuf *err)
-{
-    struct main_loop_task task = {.run = decide, .ends = true, .request = request, .err = err};
-    ask(server, &task);
     return task.ends;
-}
-
-static void open_sockets(struct main_loop *ml, struct main_loop_task *task)
-{
-    rcu_reader_online();
-    task->status = listen_open(ml, task->config, task->err);
-    rcu_reader_offline();
-}
-
-static int listen_for(struct server *server, const struct config *config, struct errbuf *err)
-{
-    struct main_loop_task task = {.run = open_sockets, .status = -1, .config = config, .err = err};
-    errbuf_set(err, "the daemon ends");
-    ask(server, &task);
-    return task.status;
-}
-
-static void settle_sockets(struct main_loop *ml, struct main_loop_task *task)
-{
-    char before[512], now[512];
-    (void)task;
-    rcu_reader_online();
-    listen_names(ml, before, sizeof(before));
-    listen_settle(ml);
-    rcu_reader_offline();
-    listen_names(ml, now, sizeof(now));
-    if (strcmp(before, now) != 0)
-        log_notice(&ml->server->log, "listening on %s", now);
-}
-
-static void listen_now(struct server *server)
-{
-    struct main_loop_task task = {.run = settle_sockets};
-    ask(server, &task);
 }
 
 /* Certificates and keys are read in a thread of the pool: their files may be on a disk that hangs. */
@@ -368,8 +320,6 @@ int main_loop_init(struct main_loop *ml, struct server *server)
     *ml = (struct main_loop){.server = server, .reload.data = server};
     TRY(uv_loop_init(&ml->loop));
     server->calls.shutdown = shut_down;
-    server->calls.listen_open = listen_for;
-    server->calls.listen_settle = listen_now;
     supervisor_init(&ml->supervisor);
     ml->settler = (struct settler){.loop = &ml->loop, .pool = server->pool};
     lock_init(&ml->lock, RANK_MAIN_LOOP);
@@ -380,14 +330,6 @@ int main_loop_init(struct main_loop *ml, struct server *server)
     uv_signal_init(&ml->loop, &ml->sighup);
     uv_timer_init(&ml->loop, &ml->tick);
     ml->wake.data = ml->sigterm.data = ml->sigint.data = ml->sighup.data = ml->tick.data = ml;
-    return 0;
-}
-
-int main_loop_listen(struct main_loop *ml, struct errbuf *err)
-{
-    if (listen_open(ml, server_config(ml->server), err) != 0)
-        return -1;
-    listen_settle(ml);
     return 0;
 }
 

@@ -106,7 +106,7 @@ struct loading {
 };
 
 struct listener;       /* listen.c */
-struct main_loop_task; /* a request of a thread that waits for it */
+struct main_loop_task; /* a request of the end, of a thread that waits for it */
 
 /* Moves large filters to huge pages (bloom_pool_settle()), in a thread of libuv's pool. */
 struct settler {
@@ -137,9 +137,6 @@ struct main_loop {
     struct ending end;
     struct loading load;
 };
-
-/* Opens the listening sockets of the settings. 0, or -1 with the reason in `err`; main_loop_deinit() closes them. */
-int main_loop_listen(struct main_loop *ml, struct errbuf *err);
 
 /* Initialises the loop without running it. 0 or -errno. */
 int main_loop_init(struct main_loop *ml, struct server *server);
@@ -173,13 +170,9 @@ bool ending_try(struct main_loop *ml, const struct shutdown_request *request, st
 
 /* listen: the listening sockets: TCP addresses of `bind`, and a Unix socket; accepted connections go to the workers. */
 
-/* Opens the listeners of these settings that are not open yet; connections wait there until listen_settle(). 0, or -1
- * with the reason, which names the address, and nothing new is open. */
-int listen_open(struct main_loop *ml, const struct config *config, struct errbuf *err);
-
-/* The settings in force have been listened for: accepts at their addresses, closes the others, after it has taken the
- * connections that wait there, and publishes the ports. Never fails. */
-void listen_settle(struct main_loop *ml);
+/* Opens the listeners of the settings, and publishes their ports; connections wait there until listen_accept(). 0, or -1
+ * with the reason, which names the address. */
+int listen_open(struct main_loop *ml, struct errbuf *err);
 
 /* Accepts, or lets connections wait. */
 void listen_accept(struct main_loop *ml, bool yes);

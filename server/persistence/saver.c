@@ -74,7 +74,6 @@ struct saver {
     struct save_pace pace;
 };
 
-
 /* ---- one save ---- */
 
 static int source_next(void *ctx, struct store_item *item_out)

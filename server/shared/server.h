@@ -105,13 +105,6 @@ struct server_calls {
      * Blocks: called in a thread of the pool, offline. */
     bool (*shutdown)(struct server *server, const struct shutdown_request *request, struct errbuf *err);
 
-    /* The main thread opens the listeners of these settings that are not open yet. 0, or -1 with the reason and nothing
-     * opened. Blocks, like the next one: called in a thread of the pool, offline, under settings.files. */
-    int (*listen_open)(struct server *server, const struct config *config, struct errbuf *err);
-
-    /* It accepts where the settings in force listen, and closes all else. */
-    void (*listen_settle)(struct server *server);
-
     /* The log thread informs a worker that the log is on the disk up to this ticket, or its ring has room again. */
     void (*log_synced)(struct server *server, unsigned worker, uint64_t ticket);
     void (*log_has_room)(struct server *server, unsigned worker);

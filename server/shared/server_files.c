@@ -55,12 +55,6 @@ void server_tls_replace(struct server *server, struct tls_context *context)
         reclaimer_defer(server->reclaimer, reclaim, old, 0);
 }
 
-void server_tls_settle(struct server *server)
-{
-    if (!is_used(server_config(server)))
-        atomic_store(&server->settings.tls.expires, 0);
-}
-
 static bool is_over(int64_t expires)
 {
     return expires <= clock_unix_ms() / 1000;

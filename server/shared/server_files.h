@@ -22,10 +22,6 @@ int server_tls_load(const struct config *config, struct tls_context **context_ou
 /* False, with the reason: its certificate has expired, and the one in force has not, or there is none. */
 bool server_tls_may_replace(struct server *server, const struct tls_context *context, struct errbuf *err);
 
-/* The settings have changed: where none of them uses a certificate, there is none whose end is worth an alert. The
- * context stays, as connections may be under way. Thread: any, under settings.files. */
-void server_tls_settle(struct server *server);
-
 /* Takes the context over; new connections are made from it. Thread: any, under settings.files. */
 void server_tls_replace(struct server *server, struct tls_context *context);
 

@@ -159,7 +159,7 @@ static int open_listeners(struct web *web, const struct config *config, struct e
         if (web->nlisteners == WEB_LISTENERS)
             return errbuf_fail(err, -1, "more than %d addresses in metrics-bind", WEB_LISTENERS);
         struct tcp_socket *listener = &web->listeners[web->nlisteners];
-        int status = tcp_bind(config->metrics.bind.items[i], port, TCP_ALONE, listener, err);
+        int status = tcp_bind(config->metrics.bind.items[i], port, listener, err);
         if (status > 0)
             continue;
         if (status < 0)

@@ -62,11 +62,8 @@ static struct endpoint endpoint_of(const struct command_ctx *ctx)
                                 .port = process->port ? process->port : process->tls_port,
                                 .hostname = config->cluster.announce_hostname,
                                 .preferred = (enum endpoint_type)config->cluster.preferred_endpoint_type};
-    int port = endpoint.port;
     split_address(ctx->session->origin.laddr, &endpoint);
     endpoint.tls = process->tls_port != 0 && endpoint.port == process->tls_port;
-    if (!endpoint.tls && endpoint.port != process->port) /* CONFIG SET port has closed it */
-        endpoint.port = port;
     int announced = (int)(endpoint.tls ? config->cluster.announce_tls_port : config->cluster.announce_port);
     if (announced)
         endpoint.port = announced;

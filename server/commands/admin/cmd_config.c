@@ -180,13 +180,13 @@ static bool change_settings(const struct change *change)
     return changed;
 }
 
-/* ---- settings of files and sockets: a thread of the pool reads and opens them, and only then anything changes ---- */
+/* ---- settings of files: a thread of the pool reads them, and only then anything changes ---- */
 
-static const struct config_row *first_with(unsigned flags, struct slice const *words, size_t n)
+static const struct config_row *first_with_file(struct slice const *words, size_t n)
 {
     for (size_t i = 0; i < n; i += 2) {
         const struct config_row *row = config_find(words[i]);
-        if (row && row->flags & flags)
+        if (row && row->flags & CONFIG_TLS)
             return row;
     }
     return NULL;
@@ -209,7 +209,6 @@ static void take_files(struct server *server, struct files *files)
         server_tls_report(server, files->tls);
         server_tls_replace(server, files->tls);
     }
-    server_tls_settle(server);
     if (files->keys)
         server_keys_replace(server, files->keys);
 }
@@ -242,12 +241,10 @@ static int read_files(const struct change *change, const struct config *cfg, str
     return status;
 }
 
-/* Reads the files and opens the sockets of the settings asked for. False after an error reply. */
+/* Reads the files of the settings asked for. False after an error reply. */
 static bool prepare(const struct change *change, struct files *files)
 {
     struct errbuf err = {""};
-    unsigned flags = CONFIG_TLS;
-    int status = 0;
 
     lock_take(&change->server->settings.lock);
     struct config *cfg = changed_config(change);
@@ -255,28 +252,14 @@ static bool prepare(const struct change *change, struct files *files)
     if (cfg == NULL)
         return false;
     rcu_reader_offline();
-    if (first_with(CONFIG_TLS, change->words, change->n))
-        status = read_files(change, cfg, files, &err);
-    if (status == 0 && first_with(CONFIG_LISTEN, change->words, change->n)) {
-        flags = CONFIG_LISTEN;
-        status = change->server->calls.listen_open(change->server, cfg, &err);
-    }
+    int status = read_files(change, cfg, files, &err);
     rcu_reader_online();
     drop_config(cfg);
     if (status == 0)
         return true;
     drop_files(files);
     return reply_errorf(change->reply, "ERR CONFIG SET failed (possibly related to argument '%s') - %s",
-                        first_with(flags, change->words, change->n)->name, err.text);
-}
-
-static void settle_sockets(const struct change *change)
-{
-    if (!first_with(CONFIG_LISTEN, change->words, change->n))
-        return;
-    rcu_reader_offline();
-    change->server->calls.listen_settle(change->server);
-    rcu_reader_online();
+                        first_with_file(change->words, change->n)->name, err.text);
 }
 
 static void run_files_change(struct command_job *job)
@@ -293,7 +276,6 @@ static void run_files_change(struct command_job *job)
             take_files(job->server, &files);
         else
             drop_files(&files);
-        settle_sockets(&change);
     }
     lock_give(&job->server->settings.files);
 }
@@ -312,7 +294,7 @@ void cmd_config_set(struct command_ctx *ctx)
     for (size_t i = 0; i < n; i++)
         words[i] = command_arg(ctx, i + 2);
     struct change change = {ctx->server, ctx->reply, words, n};
-    if (first_with(CONFIG_TLS | CONFIG_LISTEN, words, n))
+    if (first_with_file(words, n))
         command_defer_arguments(ctx, SIZE_MAX - 1, run_files_change);
     else
         change_settings(&change);

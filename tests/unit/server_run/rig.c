@@ -23,13 +23,6 @@ static size_t nconnections;
 
 /* ---- the server ---- */
 
-static int listen_refused(struct server *unused, const struct config *config, struct errbuf *err)
-{
-    (void)unused, (void)config;
-    errbuf_set(err, "there is no main loop");
-    return -1;
-}
-
 static bool shutdown_refused(struct server *unused, const struct shutdown_request *request, struct errbuf *err)
 {
     (void)unused, (void)request;
@@ -75,7 +68,6 @@ struct server *rig_begin(unsigned workers, const char *dir, const char *const *s
         set(config, settings[0], settings[1]);
     cr_assert_eq(server_create(&server, config, workers, &err), 0, "%s", err.text);
     server->calls.shutdown = shutdown_refused;
-    server->calls.listen_open = listen_refused;
     start(PARTS_DATA);
     start(PARTS_WORKERS);
     cr_assert_eq(load_start(server, on_loaded), 0);

@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,30 +37,6 @@
 
 #define THREADS_MAX 1024 /* libuv's own limit */
 
-static void wait_for_end(void *end)
-{
-    lock_wait_for(end);
-}
-
-/* Tests whether this many threads can exist, by starting and ending them. */
-static int rehearse(unsigned n, uv_thread_t *threads)
-{
-    sem_t end;
-    unsigned started = 0;
-    int status = 0;
-    sem_init(&end, 0, 0);
-    while (started < n && status == 0) {
-        status = uv_thread_create(&threads[started], wait_for_end, &end);
-        started += status == 0;
-    }
-    for (unsigned i = 0; i < started; i++)
-        sem_post(&end);
-    while (started > 0)
-        uv_thread_join(&threads[--started]);
-    sem_destroy(&end);
-    return status;
-}
-
 /* Each thread of the pool takes one of these, as none ends before all have begun. */
 struct first_work {
     uv_work_t work;
@@ -91,25 +66,17 @@ static int run_first(unsigned n, struct first_work *works)
     return uv_loop_close(&loop);
 }
 
-/* Starts all threads of libuv's pool, each under its own name: libuv would start them at the first use, and abort if it
- * could not. 0, or -errno with the reason. */
-static int pool_start(struct errbuf *err)
+/* Starts all threads of libuv's pool, each under its own name: libuv would start them at the first use. */
+static int start_pool(struct server *server, struct errbuf *err)
 {
     const char *text = getenv("UV_THREADPOOL_SIZE"); /* by libuv's own rules */
     int number = text ? atoi(text) : 4;
     unsigned n = number == 0 ? 1 : number < 0 || number > THREADS_MAX ? THREADS_MAX : (unsigned)number;
-    uv_thread_t *threads = calloc(n, sizeof(*threads));
     struct first_work *works = calloc(n, sizeof(*works));
-    int status = threads && works ? rehearse(n, threads) : -ENOMEM;
-    STEP(status, run_first(n, works));
-    free(threads);
+    int status = works ? run_first(n, works) : -ENOMEM;
+    (void)server, (void)err;
     free(works);
-    return status == 0
-               ? 0
-               : errbuf_fail(
-                     err, status,
-                     "cannot start %u threads: %s (the limits of processes and of memory: ulimit -u, ulimit -v)", n,
-                     strerror(-status));
+    return status;
 }
 
 #define LOCK_WAIT_MS  8000 /* the system frees the memory of tens of gigabytes of filters in less */
@@ -241,20 +208,6 @@ static int allow_clients(struct server *server, struct errbuf *err)
                     "refused",
                     (long long)wanted, (long long)clients);
     return 0;
-}
-
-/* The pool tries its threads out first; an end in the middle of that waits until they are joined. */
-static int start_pool(struct server *server, struct errbuf *err)
-{
-    (void)server;
-    sigset_t ends, before;
-    sigemptyset(&ends);
-    sigaddset(&ends, SIGTERM);
-    sigaddset(&ends, SIGINT);
-    pthread_sigmask(SIG_BLOCK, &ends, &before);
-    int status = pool_start(err);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return status;
 }
 
 /* Reads the certificates, for as long as the sockets are missing yet. */

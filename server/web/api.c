@@ -16,6 +16,7 @@
 #include "filter_table.h"
 #include "history.h"
 #include "facts.h"
+#include "histogram.h"
 #include "json.h"
 #include "server.h"
 #include "slowlog.h"
@@ -58,9 +59,7 @@ static int by_calls(const void *a, const void *b)
     return (x->calls < y->calls) - (x->calls > y->calls);
 }
 
-/* The percentiles are of the last minute. */
-static void write_command(struct server *server, const struct history *history, const struct stats *stats, size_t i,
-                          struct buf *out)
+static void write_command(struct server *server, const struct stats *stats, size_t i, struct buf *out)
 {
     struct histogram histogram;
     uint64_t calls = stats_get(&stats->calls[i]);
@@ -70,7 +69,7 @@ static void write_command(struct server *server, const struct history *history, 
     json_count(out, "failed", stats_get(&stats->failed[i]));
     json_count(out, "rejected", stats_get(&stats->rejected[i]));
     json_real(out, "meanUs", calls ? (double)stats_get(&stats->time_ns[i]) / 1000 / (double)calls : 0);
-    if (server_config(server)->process.latency_tracking && history_minute(history, server, i, &histogram)) {
+    if (server_config(server)->process.latency_tracking && counters_histogram(server->stats.counters, i, &histogram)) {
         json_real(out, "p50Us", (double)histogram_percentile(&histogram, 50) / 1000);
         json_real(out, "p99Us", (double)histogram_percentile(&histogram, 99) / 1000);
         json_real(out, "p999Us", (double)histogram_percentile(&histogram, 99.9) / 1000);
@@ -79,7 +78,7 @@ static void write_command(struct server *server, const struct history *history, 
 }
 
 /* The commands that are called most. */
-static void commands(struct server *server, const struct history *history, const struct stats *stats, struct buf *out)
+static void commands(struct server *server, const struct stats *stats, struct buf *out)
 {
     struct command_calls called[STATS_MAX_COMMANDS];
     size_t n = 0;
@@ -89,7 +88,7 @@ static void commands(struct server *server, const struct history *history, const
     qsort(called, n, sizeof(called[0]), by_calls);
     json_begin(out, "commands", '[');
     for (size_t i = 0; i < n && i < COMMANDS_SHOWN; i++)
-        write_command(server, history, stats, called[i].index, out);
+        write_command(server, stats, called[i].index, out);
     json_end(out, ']');
 }
 
@@ -128,7 +127,7 @@ void api_overview(const struct web *web, struct buf *out)
     json_str(out, "saveError", facts->saves.last_error);
     json_str(out, "logError", facts->log.failed ? facts->log.reason.text : "");
     numbers(facts, out);
-    commands(server, web->history, &facts->stats, out);
+    commands(server, &facts->stats, out);
     errors(&facts->errors, out);
     json_end(out, '}');
     free(facts);

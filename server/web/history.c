@@ -1,5 +1,4 @@
-/* Durations are differences of histograms that only grow (counters_durations()): of all commands between two points, of
- * each command since a mark. There are two marks; every third point the newer becomes the older. */
+/* Durations are differences, between two points, of histograms that only grow (counters_durations()). */
 #include "history.h"
 
 #include <math.h>
@@ -10,22 +9,16 @@
 #include "clock.h"
 #include "command.h"
 #include "facts.h"
+#include "histogram.h"
 #include "json.h"
 #include "memory_use.h"
 #include "server.h"
-
-#define POINTS_PER_MARK 3
 
 struct point {
     int64_t unix_ms;              /* its end */
     double commands, errors, cpu; /* for each second */
     double p50_us, p99_us;        /* NAN: no command was measured */
     uint64_t memory;
-};
-
-/* Of one command. */
-struct marks {
-    struct histogram older, newer;
 };
 
 /* The sums at the last point. */
@@ -40,7 +33,6 @@ struct history {
     struct point points[HISTORY_POINTS]; /* a ring */
     size_t npoints;                      /* ever */
     struct sums last;
-    struct marks *marks[STATS_MAX_COMMANDS]; /* NULL: the command was not in use at the last mark */
 };
 
 struct history *history_create(void)
@@ -50,30 +42,17 @@ struct history *history_create(void)
 
 void history_destroy(struct history *history)
 {
-    for (size_t i = 0; history && i < STATS_MAX_COMMANDS; i++)
-        free(history->marks[i]);
     free(history);
 }
 
 /* The durations of all commands. */
-static void sum_durations(struct history *history, struct server *server, struct histogram *sum)
+static void sum_durations(struct server *server, struct histogram *sum)
 {
-    bool marks = history->npoints % POINTS_PER_MARK == 0;
     struct histogram one;
     memset(sum, 0, sizeof(*sum));
-    for (size_t i = 0; command_row(i); i++) {
-        if (!counters_durations(server->stats.counters, i, &one))
-            continue;
-        histogram_sum(sum, &one);
-        if (!marks)
-            continue;
-        if (!history->marks[i]) /* without memory it has none */
-            history->marks[i] = calloc(1, sizeof(struct marks));
-        if (history->marks[i]) {
-            memcpy(&history->marks[i]->older, &history->marks[i]->newer, sizeof(one));
-            memcpy(&history->marks[i]->newer, &one, sizeof(one));
-        }
-    }
+    for (size_t i = 0; command_row(i); i++)
+        if (counters_durations(server->stats.counters, i, &one))
+            histogram_sum(sum, &one);
 }
 
 /* A count that fell was reset in between. */
@@ -123,7 +102,7 @@ int history_step(struct history *history, struct server *server, int64_t now_ms)
         sums->commands = stats_get(&stats->commands_processed);
         sums->errors = stats_get(&stats->error_replies);
         sums->cpu_seconds = seconds_of(usage.ru_utime) + seconds_of(usage.ru_stime);
-        sum_durations(history, server, &sums->durations);
+        sum_durations(server, &sums->durations);
         if (history->last.at_ms != 0)
             add_point(history, sums, server);
         memcpy(&history->last, sums, sizeof(*sums));
@@ -136,16 +115,6 @@ int history_step(struct history *history, struct server *server, int64_t now_ms)
 double history_cpu(const struct history *history)
 {
     return history->npoints ? history->points[(history->npoints - 1) % HISTORY_POINTS].cpu : NAN;
-}
-
-bool history_minute(const struct history *history, struct server *server, size_t command,
-                    struct histogram *durations_out)
-{
-    if (!counters_durations(server->stats.counters, command, durations_out))
-        return false;
-    if (history->marks[command])
-        histogram_subtract(durations_out, &history->marks[command]->older);
-    return histogram_count(durations_out) > 0;
 }
 
 void history_write(const struct history *history, struct buf *out)

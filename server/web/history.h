@@ -1,7 +1,7 @@
-/* history: the last hour of the daemon, a point for each ten seconds, and the durations of each command in the last
- * minute. It begins with the web thread, not with the first view of the status page.
+/* history: the last hour of the daemon, a point for each ten seconds. It begins with the web thread, not with the first
+ * view of the status page.
  *
- * Memory: 20 kB, and 20 kB for each command that is in use. Thread: the web thread's. */
+ * Memory: 30 kB. Thread: the web thread's. */
 #pragma once
 
 #include <stdbool.h>
@@ -9,7 +9,6 @@
 #include <stdint.h>
 
 #include "buf.h"
-#include "histogram.h"
 
 #define HISTORY_STEP_MS 10000
 #define HISTORY_POINTS  360
@@ -26,11 +25,6 @@ int history_step(struct history *history, struct server *server, int64_t now_ms)
 
 /* The processors that were in use between the last two points; NAN: unknown. */
 double history_cpu(const struct history *history);
-
-/* The durations of a command's calls in the last 30 to 60 seconds, or since the start if that is later. False: there
- * were none, or they are not measured. */
-bool history_minute(const struct history *history, struct server *server, size_t command,
-                    struct histogram *durations_out);
 
 /* The points as JSON, the oldest first. */
 void history_write(const struct history *history, struct buf *out);

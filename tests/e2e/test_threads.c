@@ -4,16 +4,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include "client.h"
 #include "daemon.h"
 #include "zero_page.h"
-
-#define STACK        (UINT64_C(256) << 20)
-#define STACKS_LEAST 4
-#define STACKS_MOST  40
 
 DAEMON_SUITE_IDLE(the_daemon, threads);
 
@@ -44,40 +39,6 @@ DAEMON_TEST(the_daemon, threads, of_the_pool_bear_its_name)
     expect(client, "+OK", "SAVE"); /* in the pool */
     cr_expect_eq(threads_named("pool"), 16);
     cr_expect_eq(threads_named("worker"), 2);
-}
-
-/* A thread's stack takes as much address space as the limit of stacks: under some limits of the address space all
- * threads can start but those of the pool. libuv aborts when it cannot start them. */
-DAEMON_TEST(the_daemon, threads, a_start_fails_where_the_pool_cannot_have_its_threads)
-{
-    struct rlimit stack, space, small;
-    unsigned failed = 0;
-
-    if (DAEMON_SANITIZED)
-        cr_skip_test("sanitizers need the address space themselves");
-    cr_assert_eq(getrlimit(RLIMIT_STACK, &stack), 0);
-    cr_assert_eq(getrlimit(RLIMIT_AS, &space), 0);
-    if (stack.rlim_max < STACK || space.rlim_max < STACKS_MOST * STACK)
-        cr_skip_test("the limits are lower already");
-    daemon_prepare(&the_daemon);
-    for (unsigned stacks = STACKS_LEAST; stacks <= STACKS_MOST; stacks += 3) {
-        small = (struct rlimit){STACK, stack.rlim_max};
-        cr_assert_eq(setrlimit(RLIMIT_STACK, &small), 0);
-        small = (struct rlimit){stacks * STACK, space.rlim_max};
-        cr_assert_eq(setrlimit(RLIMIT_AS, &small), 0);
-        bool started = daemon_try(&the_daemon, (const char *const[]){"--threads", "1", NULL});
-        cr_assert_eq(setrlimit(RLIMIT_AS, &space), 0);
-        cr_assert_eq(setrlimit(RLIMIT_STACK, &stack), 0);
-        if (started) {
-            redisContext *client = client_open(the_daemon.port);
-            expect(client, "+OK", "SAVE"); /* in the pool */
-            client_stop(client, &the_daemon);
-        } else {
-            cr_expect_not_null(strstr(daemon_output(&the_daemon), "cannot start"));
-            failed += strstr(daemon_output(&the_daemon), "cannot start 16 threads") != NULL;
-        }
-    }
-    cr_expect_gt(failed, 0);
 }
 
 /* kB */

@@ -1,9 +1,7 @@
 /* INFO: the state of the server as text, in Redis's sections. Files of the kernel are read and counters of all threads
  * are summed up, so it is not done on the loop. */
-#include <elf.h>
 #include <gnu/libc-version.h>
 #include <inttypes.h>
-#include <link.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -53,45 +51,6 @@ __attribute__((format(printf, 2, 3))) static void info_line(struct info *info, c
 #define GCC_VERSION AS_TEXT(__GNUC__) "." AS_TEXT(__GNUC_MINOR__) "." AS_TEXT(__GNUC_PATCHLEVEL__)
 #define MODULE_LINE "name=bf,ver=" AS_TEXT(REDISBLOOM_COMPAT_VERSION) ",api=1,filters=0,usedby=[],using=[],options=[]"
 #define TEXT_SIZE   512
-
-#define BUILD_ID 129 /* digits and a NUL */
-
-static void find_build_id(const char *note, size_t size, char *hex)
-{
-    while (size >= sizeof(ElfW(Nhdr))) {
-        ElfW(Nhdr) header;
-        memcpy(&header, note, sizeof(header));
-        size_t name_size = (header.n_namesz + 3) & ~(size_t)3, desc_size = (header.n_descsz + 3) & ~(size_t)3;
-        const char *name = note + sizeof(header), *desc = name + name_size;
-        if (sizeof(header) + name_size + desc_size > size)
-            return;
-        if (header.n_type == NT_GNU_BUILD_ID && header.n_namesz == 4 && memcmp(name, "GNU", 4) == 0) {
-            for (size_t i = 0; i < header.n_descsz && i < BUILD_ID / 2; i++)
-                snprintf(hex + 2 * i, 3, "%02x", (unsigned char)desc[i]);
-            return;
-        }
-        note += sizeof(header) + name_size + desc_size;
-        size -= sizeof(header) + name_size + desc_size;
-    }
-}
-
-static int look_at_program(struct dl_phdr_info *program, size_t size, void *id)
-{
-    (void)size;
-    for (unsigned i = 0; i < program->dlpi_phnum; i++) {
-        const ElfW(Phdr) *header = &program->dlpi_phdr[i];
-        if (header->p_type == PT_NOTE)
-            find_build_id((const char *)(program->dlpi_addr + header->p_vaddr), header->p_memsz, id);
-    }
-    return 1; /* the first is the program itself */
-}
-
-static const char *build_id(char *text)
-{
-    strcpy(text, "");
-    dl_iterate_phdr(look_at_program, text);
-    return text[0] ? text : "0";
-}
 
 static const char *system_name(char *text)
 {

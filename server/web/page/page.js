@@ -232,7 +232,7 @@ async function overview(params, asked) {
       list([['of at most', number(f.clients_max)], ['waiting', number(f.clients_blocked)], ['subscribed', number(f.clients_pubsub)], ['refused', compact(f.connections_rejected), f.connections_rejected ? 'warn' : '']])),
     now.errors.length ? card('Errors', list(now.errors.map((e) => [e.code, compact(e.count)]))) : null),
   historyCard(points),
-  card('Commands: counts since the start, percentiles of the last minute', commandTable(now.commands))]
+  card('Commands since the start', commandTable(now.commands))]
 }
 
 // ---- filters ----

@@ -478,22 +478,3 @@ Test(web, the_last_hour_has_a_point_for_each_ten_seconds)
     cr_assert_eq(count_of(text, "\"errors\":0,"), HISTORY_POINTS, "the first points are forgotten");
     buf_deinit(&out);
 }
-
-Test(web, durations_of_the_last_minute_end_with_it)
-{
-    struct histogram durations;
-    int64_t now_ms = 1000;
-    size_t command = (size_t)command_find((struct slice){"bf.exists", 9});
-    cr_assert(!history_minute(web->history, server, command, &durations));
-    rig_call(client, "BF.EXISTS nothing x", ":0\r\n");
-    steps(1, &now_ms);
-    rig_call(client, "BF.EXISTS nothing x", ":0\r\n");
-    cr_assert(history_minute(web->history, server, command, &durations));
-    cr_assert_eq(histogram_count(&durations), 2, "both are of the last minute");
-    rig_call(client, "CONFIG RESETSTAT", "+OK\r\n");
-    cr_assert(history_minute(web->history, server, command, &durations), "a reset does not affect them");
-    steps(3, &now_ms);
-    cr_assert(history_minute(web->history, server, command, &durations));
-    steps(4, &now_ms);
-    cr_assert(!history_minute(web->history, server, command, &durations), "nothing in the last minute");
-}

@@ -7,11 +7,7 @@
 #include "bloom_params.h"
 #include "bloom_types.h"
 
-/* The defaults of valkey-bloom. */
-#define VALKEY_DEFAULT_CAPACITY   100
-#define VALKEY_DEFAULT_RATE       0.01
-#define VALKEY_DEFAULT_EXPANSION  2
-#define VALKEY_DEFAULT_TIGHTENING 0.5
+#define VALKEY_DEFAULT_TIGHTENING 0.5 /* valkey-bloom's */
 
 /* The seed of its filters with `bloom-use-random-seed no`, public; all others are random. */
 extern const struct bloom_seed valkey_fixed_seed;

@@ -186,6 +186,9 @@ int config_percentiles(const char *text, double percentiles_out[CONFIG_MAX_PERCE
 #define CONFIG_MAX_PATTERN  256
 int config_patterns(const char *text, struct slice patterns_out[CONFIG_MAX_PATTERNS]);
 
+/* Cuts the next word off the front of the text; false when there is none. */
+bool config_next_word(struct slice *text, struct slice *word_out);
+
 /* Cuts a line of a file, without its end, into words, and frees them. */
 struct config_line {
     struct slice *words; /* into text */

@@ -68,9 +68,6 @@ enum config_fault {
  * text does not name. Never returns FAULT_START_ONLY or FAULT_LENGTH. */
 enum config_fault config_value_parse(const struct config_row *row, struct slice text, void *value_out);
 
-/* Cuts the next word off the front of the text; false when there is none. */
-bool config_next_word(struct slice *text, struct slice *word_out);
-
 /* Appends the value in the form of CONFIG GET. */
 void config_value_format(const struct config_row *row, const void *value, struct buf *out);
 

@@ -96,8 +96,6 @@ int log_reopen(struct log *log, struct errbuf *err) __attribute__((warn_unused_r
 /* Writes a message of a level below LOG_LEVEL_NOTHING if that level is enabled. errno is preserved. */
 void log_write(struct log *log, enum log_level level, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
-#define log_debug(log, ...)   log_write((log), LOG_LEVEL_DEBUG, __VA_ARGS__)
-#define log_verbose(log, ...) log_write((log), LOG_LEVEL_VERBOSE, __VA_ARGS__)
 #define log_notice(log, ...)  log_write((log), LOG_LEVEL_NOTICE, __VA_ARGS__)
 #define log_warning(log, ...) log_write((log), LOG_LEVEL_WARNING, __VA_ARGS__)
 

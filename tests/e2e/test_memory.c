@@ -269,23 +269,6 @@ DAEMON_TEST(the_daemon, memory, cleared_filters_do_not_pile_up)
     }
 }
 
-CLIENT_TEST(the_daemon, memory, a_transaction_clears_within_maxmemory)
-{
-    expect(client, "+OK", "CONFIG SET maxmemory 1800mb");
-    expect(client, "+OK", "BF.RESERVE huge 1e-7 250000000");
-    expect(client, ":1", "BF.ADD huge x");
-    expect(client, "+OK", "MULTI");
-    for (int i = 0; i < 50; i++)
-        expect(client, "+QUEUED", "BF.CLEAR huge");
-    const char *reply = client_ask(client, "EXEC");
-    cr_expect(strstr(reply, "-EXECABORT") == reply && strstr(reply, "'maxmemory'"), "%s", reply);
-    expect(client, ":1", "BF.CARD huge");
-    expect(client, "+OK", "MULTI");
-    expect(client, "+QUEUED", "BF.CLEAR huge");
-    expect(client, "[+OK]", "EXEC"); /* as outside of a transaction */
-    expect(client, ":0", "BF.CARD huge");
-}
-
 /* ---- a small dump that needs much memory ---- */
 
 static void put_number(char *at, uint64_t number, int bytes)

@@ -38,32 +38,6 @@ static const struct {
 
 /* ---- words in a string ---- */
 
-/* Takes the next word off the front of `*rest`; a zero-length word when there is none. */
-static struct slice next_word(struct slice *rest)
-{
-    struct slice word;
-
-    while (rest->len > 0 && rest->ptr[0] == ' ') {
-        rest->ptr++;
-        rest->len--;
-    }
-    word = (struct slice){rest->ptr, 0};
-    while (word.len < rest->len && word.ptr[word.len] != ' ')
-        word.len++;
-    if (word.len > 0)
-        *rest = (struct slice){rest->ptr + word.len, rest->len - word.len};
-    return word;
-}
-
-static size_t count_words(struct slice words)
-{
-    size_t n = 0;
-
-    while (next_word(&words).len > 0)
-        n++;
-    return n;
-}
-
 static struct slice words_of(const char *text)
 {
     return (struct slice){text, text == NULL ? 0 : strlen(text)};
@@ -72,11 +46,14 @@ static struct slice words_of(const char *text)
 /* A set of the words, each a status (flags) or a bulk string (tips). */
 static void reply_words(struct reply *reply, struct slice words, bool status)
 {
-    struct slice word;
+    struct slice word, rest = words;
     char text[64];
+    size_t n = 0;
 
-    reply_set(reply, count_words(words));
-    while ((word = next_word(&words)).len > 0) {
+    while (config_next_word(&rest, &word))
+        n++;
+    reply_set(reply, n);
+    while (config_next_word(&words, &word)) {
         if (status) {
             snprintf(text, sizeof(text), "%.*s", (int)word.len, word.ptr);
             reply_status(reply, text);

@@ -12,7 +12,6 @@
 #include "glob_match.h"
 #include "handlers.h"
 #include "hash_table.h"
-#include "memory_use.h"
 #include "registry_key.h"
 #include "server.h"
 #include "sstables.h"
@@ -49,8 +48,6 @@ struct estimate {
     bool mixed; /* filters were removed, or got other names: from then on each name may have any of them */
     struct state any;
     uint64_t work;
-    uint64_t cleared; /* bytes that BF.CLEAR makes beside those of the old filters */
-    size_t nclears;
     bool failed; /* no memory */
 };
 
@@ -317,12 +314,10 @@ static size_t items_of(const struct server *server, const struct command *comman
 }
 
 /* BF.CLEAR looks whether a small filter has bits, and maps a large one. */
-static uint64_t clear(struct estimate *estimate, struct state *filter)
+static uint64_t clear(struct state *filter)
 {
     if (!filter->exists)
         return 0;
-    estimate->cleared += filter->cleared;
-    estimate->nclears++;
     uint64_t work = WORK_MADE + filter->layers;
     work += filter->cleared >= BLOOM_ROOM_MIN_BYTES ? 512 : filter->cleared / 1024;
     filter->young = most(filter->young, pages_of(filter->cleared));
@@ -363,7 +358,7 @@ static void take_filter(struct estimate *estimate, const struct command *command
                        cmd_cf_count))
         estimate->work += ask(filter, items);
     else if (command->handler == cmd_bf_clear)
-        estimate->work += clear(estimate, filter);
+        estimate->work += clear(filter);
     else if (IS_ONE_OF(command, cmd_cf_del, cmd_cf_compact))
         estimate->work += compact(filter);
     else if (command->handler == cmd_bf_info && items > 0) /* bits may be counted; with more it is refused */
@@ -430,15 +425,6 @@ static void take(void *ctx, const struct command *command, const struct resp_com
 
 /* ---- the whole ---- */
 
-/* Filters that BF.CLEAR replaces are freed after EXEC. One BF.CLEAR may pass the limit, as outside of a transaction. */
-static bool has_memory(const struct estimate *estimate)
-{
-    const struct server *server = estimate->ctx->server;
-    uint64_t limit = server_config(server)->memory.maxmemory;
-    bool alone = estimate->nclears <= 1 && memory_staying(server) == memory_limited(server);
-    return limit == 0 || estimate->nclears == 0 || alone || memory_limited(server) + estimate->cleared <= limit;
-}
-
 bool transaction_may_run(const struct command_ctx *ctx, struct errbuf *error)
 {
     const struct acl_user *user = ctx->session->modes & MODE_RESTRICTED ? ctx->session->acl.user : NULL;
@@ -456,12 +442,6 @@ bool transaction_may_run(const struct command_ctx *ctx, struct errbuf *error)
                    "EXECABORT Transaction discarded: all clients wait while it runs, and its words, times the layers "
                    "of these filters, are more than %d: split it, or send its commands without MULTI",
                    (int)WORK_TRANSACTION);
-    else if (!has_memory(&estimate))
-        errbuf_set(
-            error,
-            "EXECABORT Transaction discarded: its %zu BF.CLEAR need %llu additional bytes, more than 'maxmemory' "
-            "leaves: send them without MULTI",
-            estimate.nclears, (unsigned long long)estimate.cleared);
     else
         return true;
     return false;

@@ -219,8 +219,8 @@ Test(log, lines_for_the_journal_have_its_priorities_and_no_time)
     setenv("JOURNAL_STREAM", stream, 1);
     bool is_journal = log_stderr_is_journal();
     cr_assert_eq(log_init(&journal, NULL, LOG_LEVEL_DEBUG, &err), 0);
-    log_debug(&journal, "d");
-    log_verbose(&journal, "v");
+    log_write(&journal, LOG_LEVEL_DEBUG, "d");
+    log_write(&journal, LOG_LEVEL_VERBOSE, "v");
     log_notice(&journal, "n");
     log_warning(&journal, "w");
     dup2(saved, STDERR_FILENO); /* elsewhere: the variable was inherited and names another descriptor */

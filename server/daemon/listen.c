@@ -37,7 +37,8 @@ static struct worker *least_loaded(struct server *server)
     return best;
 }
 
-/* Takes up to ACCEPT_BURST connections. False when none can be taken: the event would come back at once, again and again. */
+/* Takes up to ACCEPT_BURST connections. False when none can be taken: the event would come back at once, again and
+ * again. */
 static bool accept_some(struct listener *listener)
 {
     struct server *server = listener->main_loop->server;

@@ -194,26 +194,6 @@ static int refuse_together(const char *name, enum config_source source, const ch
     return CONFIG_REFUSED;
 }
 
-int config_percentiles(const char *text, double percentiles_out[CONFIG_MAX_PERCENTILES])
-{
-    int n = 0;
-
-    for (;;) {
-        char *end;
-
-        text += strspn(text, " ");
-        if (*text == '\0')
-            return n;
-        if (n == CONFIG_MAX_PERCENTILES || strspn(text, "0123456789.") != strcspn(text, " "))
-            return -1;
-        percentiles_out[n] = strtod(text, &end);
-        if ((*end != ' ' && *end != '\0') || !(percentiles_out[n] >= 0 && percentiles_out[n] <= 100))
-            return -1;
-        text = end;
-        n++;
-    }
-}
-
 int config_patterns(const char *text, struct slice patterns_out[CONFIG_MAX_PATTERNS])
 {
     struct slice rest = {text, strlen(text)}, word;
@@ -251,7 +231,6 @@ static bool is_host(const char *text)
 
 int config_check(const struct config *cfg, enum config_source source, struct errbuf *err)
 {
-    double percentiles[CONFIG_MAX_PERCENTILES];
     double first_layer = cfg->filters.expansion_factor == 0 ? cfg->filters.error_rate : cfg->filters.error_rate / 2;
     struct slice patterns[CONFIG_MAX_PATTERNS];
     struct bloom_size size;
@@ -269,10 +248,6 @@ int config_check(const struct config *cfg, enum config_source source, struct err
         errbuf_prefix(&reason, "cannot be had with bf-initial-size %" PRId64, cfg->filters.initial_size);
         return refuse_together("bf-error-rate", source, reason.text, err);
     }
-    if (config_percentiles(cfg->process.latency_tracking_info_percentiles, percentiles) < 0)
-        return refuse_together("latency-tracking-info-percentiles", source,
-                               "latency-tracking-info-percentiles should contain only numbers between 0.0 and 100.0",
-                               err);
     if (config_patterns(cfg->metrics.filters, patterns) < 0)
         return refuse_together("metrics-filters", source, "must be at most 16 patterns of 256 bytes", err);
     if (cfg->users.aclfile[0] && cfg->users.user[0])

@@ -175,11 +175,6 @@ int config_check(const struct config *cfg, enum config_source source, struct err
 #define CONFIG_AUTO  CONFIG_SHARE        /* "auto" */
 uint64_t config_share(uint64_t value, uint64_t whole);
 
-/* Reads the percentiles of the setting latency-tracking-info-percentiles. Returns their number, at most
- * CONFIG_MAX_PERCENTILES, or -1 if the text is no such list. */
-#define CONFIG_MAX_PERCENTILES 32
-int config_percentiles(const char *text, double percentiles_out[CONFIG_MAX_PERCENTILES]);
-
 /* Cuts the setting metrics-filters into its patterns, slices of the text. Returns their number, or -1 if they are more
  * than CONFIG_MAX_PATTERNS or one is longer than CONFIG_MAX_PATTERN bytes. */
 #define CONFIG_MAX_PATTERNS 16

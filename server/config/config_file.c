@@ -131,6 +131,7 @@ static bool next_line(struct slice *text, struct slice *line_out)
 static bool is_retired(struct slice name)
 {
     static const char *const names[] = {"latency-monitor-threshold",
+                                        "latency-tracking-info-percentiles",
                                         "shutdown-on-sigterm",
                                         "shutdown-on-sigint",
                                         "server-cpulist",

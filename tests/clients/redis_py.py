@@ -486,8 +486,6 @@ def test_a_cluster_of_one_node():
     equal([cluster.execute_command("BF.EXISTS", f"f{i}", "a") for i in range(100)], [1] * 100)
     equal(cluster.dbsize(), 100)
     equal(cluster.delete("f1", "f2", "f3"), 3)
-    equal(cluster.cluster_countkeysinslot(cluster.keyslot("f4")), 1)
-    equal(cluster.cluster_get_keys_in_slot(cluster.keyslot("f4"), 10), ["f4"])
     pipeline = cluster.pipeline()
     for i in range(10):
         pipeline.execute_command("BF.ADD", f"p{i}", "x")

@@ -79,17 +79,8 @@ CLIENT_TEST(the_daemon, cluster, slots_are_those_of_redis)
     expect(client, ":12182", "CLUSTER KEYSLOT a{foo}b{c}");
     expect(client, ":0", "CLUSTER KEYSLOT %b", "", (size_t)0);
     cr_assert_neq(client_number(client, "CLUSTER KEYSLOT {}foo"), 12182);
-    for (int i = 0; i < 300; i++)
-        expect(client, ":1", "BF.ADD {foo}%d x", i);
+    expect(client, ":1", "BF.ADD {foo}1 x");
     expect(client, ":1", "BF.ADD elsewhere x");
-    expect(client, ":300", "CLUSTER COUNTKEYSINSLOT 12182");
-    expect(client, ":0", "CLUSTER COUNTKEYSINSLOT 1");
-    redisReply *names = redisCommand(client, "CLUSTER GETKEYSINSLOT 12182 7");
-    cr_assert_eq(names->elements, 7);
-    freeReplyObject(names);
-    expect(client, "[]", "CLUSTER GETKEYSINSLOT 12182 0");
-    expect(client, "-ERR Invalid slot", "CLUSTER COUNTKEYSINSLOT 16384");
-    expect(client, "-ERR Invalid slot or number of keys", "CLUSTER GETKEYSINSLOT 1 -1");
     expect(client, ":2", "DEL {foo}1 elsewhere"); /* of two slots */
 }
 

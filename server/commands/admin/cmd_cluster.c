@@ -7,16 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "clock.h"
 #include "command.h"
 #include "handlers.h"
 #include "server.h"
-#include "registry_key.h"
 
 #define SLOTS      16384
 #define BUS_OFFSET 10000 /* from a node's port to that of its bus, which does not exist here */
-#define TURN_MS    5
-#define STEP_NAMES 64
 
 /* Whether there is a cluster; false after an error reply. */
 static bool has_cluster(struct command_ctx *ctx)
@@ -223,86 +219,6 @@ void cmd_cluster_keyslot(struct command_ctx *ctx)
     struct slice key = command_arg(ctx, 2);
     if (has_cluster(ctx))
         reply_integer(ctx->reply, slot_of(key.ptr, key.len));
-}
-
-/* Goes through all names, in turns. */
-struct slot_job {
-    unsigned slot;
-    int64_t most; /* names to reply with */
-    bool count;   /* reply with their number */
-    bool begun;
-    size_t token;
-    int64_t found;
-    uint64_t cursor;
-    struct reply *reply;
-};
-
-static void look_at_name(void *ctx, struct slice key, struct entry *entry)
-{
-    struct slot_job *job = ctx;
-    struct slice name = key_name(key);
-    (void)entry;
-    if (job->found == job->most || slot_of(name.ptr, name.len) != job->slot)
-        return;
-    job->found++;
-    if (!job->count)
-        reply_bulk(job->reply, name.ptr, name.len);
-}
-
-static void run_slot_job(struct command_job *job)
-{
-    struct slot_job *slot = job->data;
-    int64_t end = clock_ms() + TURN_MS;
-    slot->reply = &job->reply;
-    if (!slot->begun && !slot->count)
-        slot->token = reply_array_begin(&job->reply);
-    slot->begun = true;
-    do
-        slot->cursor =
-            registry_database_scan(job->server->registry, job->database, slot->cursor, STEP_NAMES, look_at_name, slot);
-    while (slot->cursor && slot->found < slot->most && clock_ms() < end);
-    job->again = slot->cursor && slot->found < slot->most && !buf_failed(job->reply.buf);
-    if (job->again)
-        return;
-    if (slot->count)
-        reply_integer(&job->reply, slot->found);
-    else
-        reply_array_end(&job->reply, slot->token, (size_t)slot->found);
-}
-
-static void find_in_slot(struct command_ctx *ctx, int64_t slot, int64_t most, bool count)
-{
-    const struct slot_job job = {.slot = (unsigned)slot, .most = most, .count = count};
-    command_defer_copy(ctx, run_slot_job, &job, sizeof(job));
-}
-
-static bool read_integer(struct command_ctx *ctx, size_t i, int64_t *value_out)
-{
-    if (slice_to_int64(command_arg(ctx, i), value_out))
-        return true;
-    return reply_error(ctx->reply, "ERR value is not an integer or out of range");
-}
-
-void cmd_cluster_countkeysinslot(struct command_ctx *ctx)
-{
-    int64_t slot;
-    if (!has_cluster(ctx) || !read_integer(ctx, 2, &slot))
-        return;
-    if (slot < 0 || slot >= SLOTS)
-        reply_error(ctx->reply, "ERR Invalid slot");
-    else
-        find_in_slot(ctx, slot, INT64_MAX, true);
-}
-
-void cmd_cluster_getkeysinslot(struct command_ctx *ctx)
-{
-    int64_t slot, most;
-    if (!has_cluster(ctx) || !read_integer(ctx, 2, &slot) || !read_integer(ctx, 3, &most))
-        return;
-    if (slot < 0 || slot >= SLOTS || most < 0)
-        reply_error(ctx->reply, "ERR Invalid slot or number of keys");
-    else
-        find_in_slot(ctx, slot, most, false);
 }
 
 void cmd_cluster_help(struct command_ctx *ctx)

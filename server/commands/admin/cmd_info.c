@@ -219,22 +219,17 @@ static void errorstats(struct info *info)
 
 static void latencystats(struct info *info)
 {
-    double percentiles[CONFIG_MAX_PERCENTILES];
-    int n = config_percentiles(info->facts.config->process.latency_tracking_info_percentiles, percentiles);
     const struct command *row;
     struct histogram histogram;
 
     for (size_t i = 0; (row = command_row(i)) != NULL; i++) {
-        char text[CONFIG_MAX_PERCENTILES * 48] = "";
-        size_t used = 0;
-
         if (!info->facts.config->process.latency_tracking ||
             !counters_histogram(info->facts.server->stats.counters, i, &histogram))
             continue;
-        for (int p = 0; p < n && used < sizeof(text); p++)
-            used += (size_t)snprintf(text + used, sizeof(text) - used, "%sp%g=%.3f", p > 0 ? "," : "", percentiles[p],
-                                     (double)histogram_percentile(&histogram, percentiles[p]) / 1000);
-        info_line(info, "latency_percentiles_usec_%s:%s", row->full_name, text);
+        info_line(info, "latency_percentiles_usec_%s:p50=%.3f,p99=%.3f,p99.9=%.3f", row->full_name,
+                  (double)histogram_percentile(&histogram, 50) / 1000,
+                  (double)histogram_percentile(&histogram, 99) / 1000,
+                  (double)histogram_percentile(&histogram, 99.9) / 1000);
     }
 }
 

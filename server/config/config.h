@@ -115,7 +115,7 @@ enum {
     CONFIG_OR_MINUS_1 = 1 << 3, /* an integer that may also be -1, below its range: "none" */
     CONFIG_TLS = 1 << 4,        /* certificates, rules of TLS or keys are made from it: a change reads files */
     CONFIG_HIDDEN = 1 << 5,     /* unknown to CONFIG GET and CONFIG SET */
-    CONFIG_OR_SHARE = 1 << 6, /* bytes, "20%", or "auto": config_share() */
+    CONFIG_OR_SHARE = 1 << 6,   /* bytes, "20%", or "auto": config_share() */
 };
 
 struct config_row {

@@ -154,8 +154,7 @@ static size_t write_head(const struct log *log, char *line, size_t size, enum lo
              tm.tm_min, tm.tm_sec, (long)(now_ms % 1000));
     switch (format) {
     case LOG_TEXT:
-        len = log->journal ? snprintf(line, size, "%s", before)
-                           : snprintf(line, size, "%s %ld %s ", time, pid, word);
+        len = log->journal ? snprintf(line, size, "%s", before) : snprintf(line, size, "%s %ld %s ", time, pid, word);
         break;
     case LOG_LOGFMT:
         len = snprintf(line, size, "%stime=%s pid=%ld level=%s message=\"", before, time, pid, word);

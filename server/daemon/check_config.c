@@ -63,7 +63,10 @@ static int check_directory(const struct config *config, struct errbuf *err)
 int check_config(const struct config *config, struct errbuf *err)
 {
     static int (*const checks[])(const struct config *config, struct errbuf *err) = {
-        check_certificates, check_users, check_keys, check_directory,
+        check_certificates,
+        check_users,
+        check_keys,
+        check_directory,
     };
     int rc = 0;
     for (size_t i = 0; rc == 0 && i < sizeof(checks) / sizeof(checks[0]); i++)

@@ -183,8 +183,7 @@ int listen_open(struct main_loop *ml, struct errbuf *err)
     int tls = tcp < 0 ? -1 : listen_port(ml, config->tls.port, true, err);
     if (tls < 0)
         return -1;
-    if (network->unixsocket[0] &&
-        listen_unix(ml, network->unixsocket, (mode_t)network->unixsocketperm, err) != 0)
+    if (network->unixsocket[0] && listen_unix(ml, network->unixsocket, (mode_t)network->unixsocketperm, err) != 0)
         return -1;
     if (!ml->listeners)
         return errbuf_fail(err, -1, "nothing to listen on: set 'port' or 'tls-port', and 'bind', or 'unixsocket'");

@@ -170,8 +170,8 @@ bool ending_try(struct main_loop *ml, const struct shutdown_request *request, st
 
 /* listen: the listening sockets: TCP addresses of `bind`, and a Unix socket; accepted connections go to the workers. */
 
-/* Opens the listeners of the settings, and publishes their ports; connections wait there until listen_accept(). 0, or -1
- * with the reason, which names the address. */
+/* Opens the listeners of the settings, and publishes their ports; connections wait there until listen_accept(). 0, or
+ * -1 with the reason, which names the address. */
 int listen_open(struct main_loop *ml, struct errbuf *err);
 
 /* Accepts, or lets connections wait. */

@@ -160,8 +160,8 @@ static void write_fields(const struct filter_copy *copy, struct buf *out)
 {
     const struct bloom_filter *filter = entry_shape(copy->entry);
     const struct bloom_params *params = filter ? bloom_filter_params(filter) : NULL;
-    buf_appendf(out, "ETag: %s\r\nBloomery-Layers: %u\r\nBloomery-Items: %" PRIu64 "\r\n",
-                copy->etag, copy->n, copy->items);
+    buf_appendf(out, "ETag: %s\r\nBloomery-Layers: %u\r\nBloomery-Items: %" PRIu64 "\r\n", copy->etag, copy->n,
+                copy->items);
     buf_appendf(out, "Bloomery-Layout: %s\r\n", bloom_variant_name(copy->variant));
     if (params && params->key)
         buf_appendf(out, "Bloomery-Key: %016" PRIx64 "\r\n", params->key);

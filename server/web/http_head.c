@@ -145,8 +145,8 @@ const char *http_head_parse(char *text, size_t len, struct http_head *head_out)
     if (status)
         return status;
     bool ends = at + 1 + (*at == '\r') == text + len;
-    bool ambiguous = has_twice(head_out, "Host") || has_twice(head_out, "Content-Length") ||
-                     has_twice(head_out, "Authorization");
+    bool ambiguous =
+        has_twice(head_out, "Host") || has_twice(head_out, "Content-Length") || has_twice(head_out, "Authorization");
     return !ends || ambiguous || (needs_host && !http_field(head_out, "Host")) ? HTTP_BAD_REQUEST : NULL;
 }
 

@@ -15,7 +15,6 @@
 #define BUF_BYTES   (1u << 20) /* read at once; grows if an item is longer */
 #define PREFIX_SIZE 4
 
-
 static int failed(const struct item_input *input, const char *reason)
 {
     return tool_failed(input->command, "%s: %s", input->path, reason);

@@ -83,8 +83,8 @@ static int make_filter(struct fill *fill)
         return TOOL_OK;
     if (reply.nodes[0].kind == RESP_REPLY_ERROR) {
         struct slice text = resp_reply_text(&reply, 0);
-        return tool_failed(COMMAND, "%s: cannot create '%s': %.*s", fill->server.url.shown, fill->name,
-                           (int)text.len, text.ptr);
+        return tool_failed(COMMAND, "%s: cannot create '%s': %.*s", fill->server.url.shown, fill->name, (int)text.len,
+                           text.ptr);
     }
     fill->made = true;
     return TOOL_OK;

@@ -15,6 +15,7 @@ const struct tool_command *const tool_commands[] = {
     &tool_show_command,
     &tool_query_command,
     &tool_build_command,
+    &tool_merge_command,
     &tool_load_command,
     &tool_fill_command,
     &tool_import_command,

@@ -483,7 +483,7 @@ KEYED_TEST(a_cuckoo_filter_without_its_key_says_so_and_is_kept_as_it_is)
                    "cd '%s' && bloomery() { '" BLOOMERY_TOOL_PATH "' \"$@\"; } && " __VA_ARGS__)
 
 /* The name of an exported file shows that it is KEYED: it is never taken for a plain one, and keeps the id. */
-static void expect_no_plain_use(const char *file)
+static void expect_no_plain_use(const char *file, const char *id)
 {
     char output[8192];
 
@@ -492,6 +492,9 @@ static void expect_no_plain_use(const char *file)
     TOOL(2, "is KEYED: give --key-file", "bloomery query %s --variant na 17", the_daemon.dir, file);
     TOOL(2, "has no key", "bloomery query %s --key-file data/KEYS 17", the_daemon.dir, file);
     TOOL(0, "17\n", "bloomery query %s --key-file both 17 2017", the_daemon.dir, file);
+    TOOL(1, "have different keys", "bloomery merge u.db %s f.db --variant na", the_daemon.dir, file);
+    TOOL(2, "needs a name that ends in", "bloomery merge u.db %s %s", the_daemon.dir, file, file);
+    TOOL(0, "", "bloomery merge na-1-big-Filter.db.keyed-%s %s %s", the_daemon.dir, id, file, file);
 }
 
 KEYED_TEST(the_tool_hashes_under_a_key_file_and_tells_who_needs_which_key)
@@ -538,7 +541,7 @@ KEYED_TEST(the_tool_hashes_under_a_key_file_and_tells_who_needs_which_key)
 
     char file[64];
     snprintf(file, sizeof(file), "out/na-0-big-Filter.db.keyed-%s", id);
-    expect_no_plain_use(file);
+    expect_no_plain_use(file, id);
     TOOL(0, "imported", "bloomery import data imported %s", the_daemon.dir, file);
     client = client_restart(&the_daemon);
     cr_assert(strstr(client_ask(client, "BF.EXISTS imported 17"), id));

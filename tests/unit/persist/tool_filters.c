@@ -1,4 +1,4 @@
-/* `bloomery show`, `query` and `build`, the real program, on files made by Cassandra's own code. */
+/* `bloomery show`, `query`, `build`, `merge` and `plan`, the real program, on files made by Cassandra's own code. */
 #include <criterion/criterion.h>
 #include <dirent.h>
 #include <fcntl.h>
@@ -307,6 +307,8 @@ Test(tool_filters, files_in_blocks)
         ASSERT_RUN(0, "1\n", TOOL "query %s/f 1 a b c d", dir);
         ASSERT_RUN(0, "blocked, k 6", TOOL "show %s/f", dir);
         cr_expect(cases[i].options[0] || strstr(output, "rate 0.00") || strstr(output, "rate 0.01"), "%s", output);
+        ASSERT_RUN(0, "", TOOL "merge %s/u %s/f %s/g --force", dir, dir, dir);
+        ASSERT_RUN(0, "", TOOL "query %s/u --count <%s/in", dir, dir);
     }
     ASSERT_RUN(2, "--sizing cassandra is not for",
                TOOL "build %s/h %s/in --error 0.01 --variant blocked --sizing cassandra", dir, dir);
@@ -327,9 +329,11 @@ Test(tool_filters, a_given_layout_must_be_that_of_the_file)
             blocked ? "its layout is blocked, and not na" : "its layout is na, me or ka, and not blocked";
         ASSERT_RUN(0, right, TOOL "show %s --variant %s", file, right);
         ASSERT_RUN(0, "1", TOOL "query %s 1 --variant %s", file, right);
+        ASSERT_RUN(0, "", TOOL "merge %s/u %s %s --variant %s --force", dir, file, file, right);
         ASSERT_RUN(0, right, TOOL "import %s/data %s %s --variant %s", dir, right, file, right);
         ASSERT_RUN(1, text, TOOL "show %s --variant %s", file, wrong);
         ASSERT_RUN(2, text, TOOL "query %s 1 --variant %s", file, wrong);
+        ASSERT_RUN(1, text, TOOL "merge %s/w %s %s --variant %s", dir, file, file, wrong);
         ASSERT_RUN(1, text, TOOL "import %s/data wrong %s --variant %s", dir, file, wrong);
     }
     ASSERT_RUN(2, "--variant 'redisbloom' is not na, me, ka or blocked", TOOL "show %s/n --variant redisbloom", dir);
@@ -344,6 +348,27 @@ Test(tool_filters, json_tells_all_bytes_apart)
                "query %s/f.db --variant na --json | PYTHONIOENCODING=utf-8 python3 -c "
                "'import json, sys; print(\"|\".join(str(o[\"item\"]) for o in json.load(sys.stdin)))'",
                dir);
+}
+
+Test(tool_filters, a_union_has_the_items_of_each)
+{
+    ASSERT_RUN(0, "", "seq 1 1000 | " TOOL "build %s/a.db --error 0.001 --capacity 2000", dir);
+    ASSERT_RUN(0, "", "seq 1001 2000 | " TOOL "build %s/me-1-big-Filter.db --error 0.001 --capacity 2000", dir);
+    ASSERT_RUN(0, "",
+               "cp %s/a.db %s/na-1-big-Filter.db; seq 1 2000 | " TOOL "build %s/both.db --error 0.001 --capacity 2000",
+               dir, dir, dir);
+    ASSERT_RUN(0, "", TOOL "merge %s/union.db %s/na-1-big-Filter.db %s/me-1-big-Filter.db", dir, dir, dir);
+    cr_assert(same_files(tmp_path(dir, "union.db").text, tmp_path(dir, "both.db").text));
+    ASSERT_RUN(1, "the file exists; --force", TOOL "merge %s/union.db %s/na-1-big-Filter.db", dir, dir);
+
+    ASSERT_RUN(0, "", "seq 1 9 | " TOOL "build %s/oa-2-big-Filter.db --error 0.001", dir);
+    ASSERT_RUN(1, "equal geometry", TOOL "merge %s/x.db %s/na-1-big-Filter.db %s/oa-2-big-Filter.db", dir, dir, dir);
+    ASSERT_RUN(0, "", "seq 1 9 | " TOOL "build %s/la-1-big-Filter.db --error 0.001 --capacity 2000", dir);
+    ASSERT_RUN(1, "layout ka", TOOL "merge %s/x.db %s/na-1-big-Filter.db %s/la-1-big-Filter.db", dir, dir, dir);
+    ASSERT_RUN(2, "FILE is missing", TOOL "merge %s/x.db", dir);
+    ASSERT_RUN(1, "cut.db: ", "head -c 100 %s/a.db >%s/cut.db; " TOOL "merge %s/x.db --variant na %s/a.db %s/cut.db",
+               dir, dir, dir, dir, dir);
+    cr_assert_not(file_exists(tmp_path(dir, "x.db").text));
 }
 
 /* On a terminal a line shows the progress; in a pipe there is none. */
@@ -368,6 +393,7 @@ Test(tool_filters, json_of_each_command)
         const char *command, *fields;
     } table[] = {
         {"build na-1-big-Filter.db --error 0.01 --json </dev/null", "bits|capacity|file|fill|items|k|rate|variant"},
+        {"merge na-2-big-Filter.db na-1-big-Filter.db --json", "bits|file|k|merged|variant"},
         {"show na-1-big-Filter.db --json", "bits|bits_set|bytes|capacity|file|fill|k|keys|rate|variant"},
         {"query na-1-big-Filter.db x --json", "item|present"},
         {"import data f na-1-big-Filter.db --json", "bits|capacity|items|k|name|rate|variant"},

@@ -2,10 +2,9 @@
  * Bloom filters have hashed these bytes (docs/FORMAT.md section 17).
  *
  *     text:any bytes of UTF-8       ascii:bytes below 128      varchar: the same as text
- *     int:-5  bigint:7  smallint:1  tinyint:1                  varint:123456789012345678901234567890
+ *     int:-5  bigint:7  smallint:1  tinyint:1
  *     uuid:123e4567-e89b-12d3-a456-426614174000                timeuuid: the same, of version 1
  *     blob:0x0aff                   boolean:true               inet:10.0.0.1  inet:2001:db8::1
- *     double:1.5  float:-1e-3                                  decimal:1.50
  *     timestamp:1700000000000 (milliseconds) or 2023-11-14T22:13:20.000Z (a time zone is needed)
  *     date:2023-11-14 or 2147503321 (days; 1970-01-01 is 2^31)
  *     time:12:30:00.5 or 45000500000000 (nanoseconds)
@@ -17,7 +16,8 @@
  *
  * A key without bytes is refused, as by both databases (a column of a composite may be empty: text, ascii, blob). So is
  * a key of more than CQL_KEY_MAX bytes. Ambiguous values are refused, too: a timestamp without a time zone, and an IPv4
- * address in IPv6 form. Types without a row above (tuples, user-defined types, frozen collections) are written as blob.
+ * address in IPv6 form. Types without a row above (varint, decimal, float, double,
+ * tuples, user-defined types, frozen collections) are written as blob.
  *
  * Pure functions. Thread: any. */
 #pragma once
@@ -30,7 +30,6 @@
 #include "slice.h"
 
 #define CQL_KEY_MAX        65535 /* both databases keep a partition key's length in 16 bits */
-#define CQL_KEY_DIGITS     4096  /* of a varint or decimal: turning digits into bytes takes time by their square */
 #define CQL_KEY_COMPONENTS 64    /* of a composite */
 
 enum cql_key_status {

@@ -1,11 +1,9 @@
-/* Text, numbers, identifiers, addresses, dates and times. Numbers are big-endian two's complement. */
+/* Text, integers, identifiers, addresses, dates and times. Integers are big-endian two's complement. */
 #include "cql_key.h"
 
 #include <arpa/inet.h>
-#include <math.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <time.h>
@@ -196,186 +194,6 @@ INTEGER(bigint, 8, "an integer of 64 bits")
 INTEGER(smallint, 2, "an integer of 16 bits")
 INTEGER(tinyint, 1, "an integer of 8 bits")
 
-/* ---- numbers of any length ---- */
-
-/* The shortest two's complement, one byte at least. `n` digits, at most CQL_KEY_DIGITS, of which each has less than
- * four bits. Nine at a time are multiplied in. */
-static int put_varint(const char *digits, size_t n, bool negative, struct cql_bytes *out, struct errbuf *err)
-{
-    unsigned char bytes[CQL_KEY_DIGITS / 2 + 2], *end = bytes + sizeof(bytes), *first = end - 1;
-    unsigned carry = 1;
-
-    *first = 0; /* the sign */
-    for (size_t i = 0; i < n;) {
-        uint64_t scale = 1, wide = 0;
-        for (unsigned j = 0; j < 9 && i < n; j++, i++) {
-            wide = 10 * wide + (uint64_t)(digits[i] - '0');
-            scale *= 10;
-        }
-        for (unsigned char *at = end; at - 1 > first || wide; wide >>= 8) {
-            if (--at == first)
-                *--first = 0;
-            wide += *at * scale;
-            *at = (unsigned char)wide;
-        }
-    }
-    for (unsigned char *at = end; negative && at-- > first;) {
-        carry += (unsigned char)~*at;
-        *at = (unsigned char)carry;
-        carry >>= 8;
-    }
-    /* A byte that only repeats the sign of the next one goes. */
-    while (first + 1 < end && first[0] == (first[1] & 0x80 ? 0xff : 0))
-        first++;
-    return cql_put(out, first, (size_t)(end - first), err);
-}
-
-static bool all_digits(const char *text, size_t len)
-{
-    for (size_t i = 0; i < len; i++)
-        if (text[i] < '0' || text[i] > '9')
-            return false;
-    return len > 0;
-}
-
-static int refuse_digits(struct errbuf *err)
-{
-    return errbuf_fail(err, CQL_KEY_REFUSED, "a number has at most %d digits here; give its bytes as blob:0x...",
-                       CQL_KEY_DIGITS);
-}
-
-static int read_varint(const struct slice *text, struct cql_bytes *out, struct errbuf *err)
-{
-    bool negative = text->len > 0 && text->ptr[0] == '-';
-
-    if (!all_digits(text->ptr + negative, text->len - negative))
-        return cql_wrong(text, "an integer", err);
-    if (text->len - negative > CQL_KEY_DIGITS)
-        return refuse_digits(err);
-    return put_varint(text->ptr + negative, text->len - negative, negative, out, err);
-}
-
-/* [-]digits[.digits][e[+-]digits] */
-struct decimal {
-    bool negative;
-    const char *whole, *fraction, *exponent;
-    size_t nwhole, nfraction, nexponent; /* the exponent with its sign */
-};
-
-static size_t count_digits(const char *text, size_t len)
-{
-    size_t n = 0;
-
-    while (n < len && text[n] >= '0' && text[n] <= '9')
-        n++;
-    return n;
-}
-
-static bool split_decimal(const struct slice *text, struct decimal *parts)
-{
-    const char *at = text->ptr, *end = text->ptr + text->len;
-
-    *parts = (struct decimal){.negative = at < end && *at == '-'};
-    at += parts->negative;
-    parts->whole = at;
-    parts->nwhole = count_digits(at, (size_t)(end - at));
-    at += parts->nwhole;
-    if (at < end && *at == '.') {
-        parts->fraction = ++at;
-        parts->nfraction = count_digits(at, (size_t)(end - at));
-        at += parts->nfraction;
-    }
-    if (at < end && (*at | 0x20) == 'e') {
-        parts->exponent = ++at;
-        at += at < end && (*at == '-' || *at == '+');
-        size_t n = count_digits(at, (size_t)(end - at));
-        at += n;
-        parts->nexponent = (size_t)(at - parts->exponent);
-        if (n == 0)
-            return false;
-    }
-    return at == end && parts->nwhole + parts->nfraction > 0;
-}
-
-/* The digits without the point, and how many of them are behind it: 1.50 is 150 with scale 2, another key than 1.5. */
-static int read_decimal(const struct slice *text, struct cql_bytes *out, struct errbuf *err)
-{
-    char digits[CQL_KEY_DIGITS];
-    struct decimal parts;
-    uint64_t exponent = 0;
-
-    if (!split_decimal(text, &parts))
-        return cql_wrong(text, "a decimal number, as -1.50 or 2e10", err);
-    if (parts.nwhole + parts.nfraction > CQL_KEY_DIGITS)
-        return refuse_digits(err);
-    if (parts.exponent) {
-        bool plus = parts.exponent[0] == '+';
-        const struct slice number = {parts.exponent + plus, parts.nexponent - plus};
-        if (!cql_signed(&number, 4, &exponent))
-            return cql_wrong(text, "a decimal number whose exponent has 32 bits", err);
-    }
-    int64_t scale = (int64_t)parts.nfraction - (int64_t)exponent;
-    if (scale > INT32_MAX || scale < INT32_MIN)
-        return cql_wrong(text, "a decimal number whose scale has 32 bits", err);
-    memcpy(digits, parts.whole, parts.nwhole);
-    if (parts.nfraction)
-        memcpy(digits + parts.nwhole, parts.fraction, parts.nfraction);
-    if (cql_put_be(out, (uint64_t)scale, 4, err) != CQL_KEY_OK)
-        return CQL_KEY_REFUSED;
-    return put_varint(digits, parts.nwhole + parts.nfraction, parts.negative, out, err);
-}
-
-/* ---- floating point ---- */
-
-/* strtod() would also take hexadecimal numbers and "inf", which CQL has not; split_decimal() refuses them before. NaN
- * has the bits that Java gives it. */
-static int parse_double(const struct slice *text, bool single, double *value_out, float *single_out, struct errbuf *err)
-{
-    struct decimal parts;
-    char number[400];
-
-    if (text_is(text, "NaN") || text_is(text, "Infinity") || text_is(text, "-Infinity")) {
-        *value_out = text_is(text, "NaN") ? (double)NAN : text->ptr[0] == '-' ? -HUGE_VAL : HUGE_VAL;
-        *single_out = (float)*value_out;
-        return CQL_KEY_OK;
-    }
-    if (!split_decimal(text, &parts) || text->len >= sizeof(number))
-        return cql_wrong(text, "a number, as -1.5 or 2e10", err);
-    memcpy(number, text->ptr, text->len);
-    number[text->len] = '\0';
-    *value_out = strtod(number, NULL);
-    *single_out = strtof(number, NULL); /* by way of a double it would be rounded twice */
-    if (single ? isinf(*single_out) : isinf(*value_out))
-        return cql_wrong(text, "within the range of the type; infinity is written Infinity", err);
-    return CQL_KEY_OK;
-}
-
-static int read_double(const struct slice *text, struct cql_bytes *out, struct errbuf *err)
-{
-    uint64_t bits = UINT64_C(0x7ff8000000000000);
-    double value;
-    float ignored;
-
-    if (parse_double(text, false, &value, &ignored, err) != CQL_KEY_OK)
-        return CQL_KEY_REFUSED;
-    if (!isnan(value))
-        memcpy(&bits, &value, sizeof(bits));
-    return cql_put_be(out, bits, 8, err);
-}
-
-static int read_float(const struct slice *text, struct cql_bytes *out, struct errbuf *err)
-{
-    uint32_t bits = 0x7fc00000;
-    double ignored;
-    float value;
-
-    if (parse_double(text, true, &ignored, &value, err) != CQL_KEY_OK)
-        return CQL_KEY_REFUSED;
-    if (!isnan(value))
-        memcpy(&bits, &value, sizeof(bits));
-    return cql_put_be(out, bits, 4, err);
-}
-
 /* ---- dates and times ---- */
 
 /* Dates and times: ISO 8601, or the number that is stored. Days are counted by the proleptic Gregorian calendar from
@@ -533,14 +351,10 @@ const struct cql_type cql_types[] = {
     {"bigint", read_bigint, false},
     {"smallint", read_smallint, false},
     {"tinyint", read_tinyint, false},
-    {"varint", read_varint, false},
-    {"decimal", read_decimal, false},
     {"uuid", read_uuid, false},
     {"timeuuid", read_timeuuid, false},
     {"boolean", read_boolean, false},
     {"inet", read_inet, false},
-    {"float", read_float, false},
-    {"double", read_double, false},
     {"timestamp", read_timestamp, false},
     {"date", read_date, false},
     {"time", read_time, false},

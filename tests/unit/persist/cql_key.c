@@ -59,24 +59,6 @@ static const char *const serialized[][2] = {
     {"bigint:9223372036854775807", "7fffffffffffffff"},
     {"smallint:-2", "fffe"},
     {"tinyint:-128", "80"},
-    {"varint:0", "00"},
-    {"varint:-0", "00"},
-    {"varint:127", "7f"},
-    {"varint:128", "0080"},
-    {"varint:-128", "80"},
-    {"varint:-129", "ff7f"},
-    {"varint:255", "00ff"},
-    {"varint:256", "0100"},
-    {"varint:-256", "ff00"},
-    {"varint:4294967296", "0100000000"},
-    {"varint:18446744073709551615", "00ffffffffffffffff"},
-    {"varint:-18446744073709551616", "ff0000000000000000"},
-    {"varint:00000000000000000000000000000005", "05"},
-    {"decimal:1.50", "000000020096"},
-    {"decimal:1.5", "000000010f"},
-    {"decimal:-0.01", "00000002ff"},
-    {"decimal:2e3", "fffffffd02"},
-    {"decimal:2.5E-1", "0000000219"},
     {"uuid:123e4567-e89b-12d3-a456-426614174000", "123e4567e89b12d3a456426614174000"},
     {"uuid:FFFFFFFF-ffff-4fff-bfff-ffffffffffff", "ffffffffffff4fffbfffffffffffffff"},
     {"timeuuid:123e4567-e89b-12d3-a456-426614174000", "123e4567e89b12d3a456426614174000"},
@@ -84,14 +66,6 @@ static const char *const serialized[][2] = {
     {"boolean:FALSE", "00"},
     {"inet:10.0.0.1", "0a000001"},
     {"inet:2001:db8::1", "20010db8000000000000000000000001"},
-    {"double:1.5", "3ff8000000000000"},
-    {"double:-0", "8000000000000000"},
-    {"double:NaN", "7ff8000000000000"},
-    {"double:-infinity", "fff0000000000000"},
-    {"double:0.1", "3fb999999999999a"},
-    {"float:0.1", "3dcccccd"},
-    {"float:1.00000017881393432617187499", "3f800001"}, /* via a double it would become 3f800002 */
-    {"float:NaN", "7fc00000"},
     {"timestamp:0", "0000000000000000"},
     {"timestamp:-1", "ffffffffffffffff"},
     {"timestamp:2023-11-14T22:13:20Z", "0000018bcfe56800"},
@@ -133,6 +107,7 @@ static const char *const refused[][2] = {
     {":", "unknown type of a key: ''"},
     {"int", "<type>:<value>"},
     {"list:1", "unknown type of a key: 'list'"},
+    {"double:1.5", "write its bytes as blob:0x"},
     {"text:", "never empty"},
     {"int:", "never empty"},
     {"blob:0x", "never empty"},
@@ -155,21 +130,12 @@ static const char *const refused[][2] = {
     {"bigint:9223372036854775808", "64 bits"},
     {"tinyint:128", "8 bits"},
     {"smallint:40000", "16 bits"},
-    {"varint:1.0", "not an integer"},
-    {"varint:-", "not an integer"},
-    {"decimal:.", "decimal number"},
-    {"decimal:1e", "decimal number"},
-    {"decimal:1e99999999999", "32 bits"},
     {"uuid:123e4567e89b12d3a456426614174000", "UUID"},
     {"uuid:123e4567-e89b-12d3-a456-42661417400g", "UUID"},
     {"timeuuid:123e4567-e89b-42d3-a456-426614174000", "version 1"},
     {"boolean:yes", "true or false"},
     {"inet:10.0.0", "IPv4"},
     {"inet:::ffff:10.1.2.3", "write inet:10.1.2.3"},
-    {"double:0x1p3", "a number"},
-    {"double:inf", "a number"},
-    {"double:1e999", "range"},
-    {"float:1e39", "range"},
     {"timestamp:2023-11-14T22:13:20", "time zone"},
     {"timestamp:2023-11-14", "time zone"},
     {"timestamp:2023-02-29Z", "not a timestamp"},
@@ -225,17 +191,11 @@ Test(cql_key, the_longest_key)
     cr_assert_eq(cql_key_parse(text, 17 + CQL_KEY_MAX - 3, key, &len, &err), CQL_KEY_REFUSED);
 }
 
-Test(cql_key, the_longest_number_and_the_most_columns)
+Test(cql_key, the_most_columns)
 {
-    static char text[CQL_KEY_DIGITS + 64];
+    static char text[1024];
     struct errbuf err = {""};
-    size_t len, n = 0;
-
-    memset(text, '9', sizeof(text));
-    memcpy(text, "varint:", 7);
-    cr_assert_eq(cql_key_parse(text, 7 + CQL_KEY_DIGITS, key, &len, &err), CQL_KEY_OK, "%s", err.text);
-    cr_assert_eq(len, 1701, "%zu", len); /* 4096 * log2(10) = 13606.7 bits, and the sign */
-    cr_assert_eq(cql_key_parse(text, 8 + CQL_KEY_DIGITS, key, &len, &err), CQL_KEY_REFUSED);
+    size_t len, n;
 
     n = (size_t)sprintf(text, "composite(tinyint:1");
     for (int i = 1; i < CQL_KEY_COMPONENTS; i++)
@@ -256,28 +216,25 @@ static uint64_t number_of(const unsigned char *bytes, size_t len)
     return value;
 }
 
-/* Random numbers of every length are restored from their bytes; a varint has no extra byte. */
+/* Random numbers of every length are restored from their bytes. */
 Test(cql_key, numbers_come_back_from_their_bytes)
 {
     static const struct {
         const char *type;
         unsigned bits;
-    } types[] = {{"tinyint", 8}, {"smallint", 16}, {"int", 32}, {"bigint", 64}, {"varint", 64}, {"timestamp", 64}};
+    } types[] = {{"tinyint", 8}, {"smallint", 16}, {"int", 32}, {"bigint", 64}, {"timestamp", 64}};
     struct rng rng;
 
     rng_init(&rng, 14);
     for (int i = 0; i < 200000; i++) {
-        unsigned type = (unsigned)rng_below(&rng, 6), bits = types[type].bits;
+        unsigned type = (unsigned)rng_below(&rng, 5), bits = types[type].bits;
         int64_t value = (int64_t)rng_next(&rng) >> (63 - rng_below(&rng, bits));
         char text[64];
         size_t len;
         snprintf(text, sizeof(text), "%s:%" PRId64, types[type].type, value);
         cr_assert_eq(cql_key_parse(text, strlen(text), key, &len, NULL), CQL_KEY_OK, "%s", text);
         cr_assert_eq((int64_t)number_of(key, len), value, "%s: %s", text, hex_of(key, len));
-        if (strcmp(types[type].type, "varint") != 0)
-            cr_assert_eq(len, bits / 8);
-        else
-            cr_assert(len == 1 || (key[0] != 0 && key[0] != 0xff) || (key[0] ^ key[1]) & 0x80, "%s", text);
+        cr_assert_eq(len, bits / 8);
     }
 }
 

@@ -12,8 +12,6 @@
 
 #define HEAD_FIELDS 11
 
-#define SPARSE 8 /* LZF finds runs of zeros; it finds few if more than one slot in this many is taken */
-
 /* ---- numbers ---- */
 
 void cuckoo_head_of(const struct bloom_filter *filter, struct cuckoo_head *head_out)
@@ -294,27 +292,6 @@ static unsigned char *put_rate(unsigned char *at, const struct cuckoo_head *head
     return rdb_put_unsigned(at, head->key);
 }
 
-/* The slots of a layer, whose first byte is number `from` of the filter's. Only those that are likely to become short
- * are in memory twice. NULL: no memory. */
-static unsigned char *put_slots(unsigned char *at, const struct bloom_filter *filter, uint64_t from,
-                                const struct bloom_layer_view *view)
-{
-    uint64_t bytes = bloom_shape_bytes(&view->shape);
-
-    if (view->items >= view->capacity / SPARSE) {
-        at = rdb_put_field_string_head(at, bytes);
-        cuckoo_read(filter, from, at, (size_t)bytes);
-        return at + bytes;
-    }
-    unsigned char *slots = malloc((size_t)bytes);
-    if (!slots)
-        return NULL;
-    cuckoo_read(filter, from, slots, (size_t)bytes);
-    at = rdb_put_field_string(at, slots, bytes, true);
-    free(slots);
-    return at;
-}
-
 static unsigned char *write_dump(const struct bloom_filter *filter, unsigned char *dump)
 {
     unsigned char *at = dump;
@@ -335,12 +312,13 @@ static unsigned char *write_dump(const struct bloom_filter *filter, unsigned cha
     for (unsigned i = 0; i < head.nlayers; i++) {
         struct bloom_layer_view view;
         bloom_filter_layer(filter, i, &view);
-        at = put_slots(rdb_put_unsigned(at, cuckoo_shape_buckets(&view.shape)), filter, from, &view);
-        if (!at)
-            return NULL;
-        from += bloom_shape_bytes(&view.shape);
+        uint64_t bytes = bloom_shape_bytes(&view.shape);
+        at = rdb_put_string_head(rdb_put_unsigned(at, cuckoo_shape_buckets(&view.shape)), bytes);
+        cuckoo_read(filter, from, at, (size_t)bytes);
+        at += bytes;
+        from += bytes;
     }
-    return rdb_put_dump_end(at, dump, RDB_DUMP_VERSION);
+    return rdb_put_dump_end(at, dump);
 }
 
 int cuckoo_dump(const struct bloom_filter *filter, uint64_t max, unsigned char **dump_out, uint64_t *len_out)
@@ -350,12 +328,10 @@ int cuckoo_dump(const struct bloom_filter *filter, uint64_t max, unsigned char *
     *len_out = cuckoo_bytes_of(filter) + RDB_DUMP_MAX + (HEAD_FIELDS + 2 * nlayers) * RDB_MODULE_FIELD_MAX;
     if (*len_out > max)
         return REDISBLOOM_LARGE;
-    unsigned char *dump = malloc((size_t)*len_out), *end = dump ? write_dump(filter, dump) : NULL;
-    if (!end) {
-        free(dump);
+    unsigned char *dump = malloc((size_t)*len_out);
+    if (!dump)
         return -ENOMEM;
-    }
-    *len_out = (uint64_t)(end - dump);
+    *len_out = (uint64_t)(write_dump(filter, dump) - dump);
     *dump_out = dump;
     return DUMP_OK;
 }

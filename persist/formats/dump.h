@@ -119,9 +119,7 @@ int dump_read_plan(const void *data, size_t len, struct dump_plan *plan_out, str
 int dump_read_whole(const void *data, size_t len, struct bloom_filter *filter, struct errbuf *err)
     __attribute__((warn_unused_result));
 
-/* ---- windows (dump_value.c) ---- */
-
-/* The part of a dump's header that only windows have (docs/DUMP.md). Internal to the dumps. Thread: any. */
+/* ---- the part of a header that only windows have (dump_value.c). Internal to the dumps ---- */
 
 #define DUMP_WINDOW_BYTES 24 /* the window; then */
 #define DUMP_TURN_BYTES   16 /* for each layer */

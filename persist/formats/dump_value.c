@@ -42,11 +42,11 @@ void dump_write_whole(const struct dump_plan *plan, const struct bloom_filter *f
     for (uint32_t i = 0; i < n; i++) {
         size_t len = dump_chunk_bytes(plan, i);
 
-        at = rdb_put_field_string_head(at, len);
+        at = rdb_put_string_head(at, len);
         dump_write_chunk(plan, filter, 0, 0, &place, at);
         at += len;
     }
-    rdb_put_dump_end(at, out, RDB_DUMP_VERSION);
+    rdb_put_dump_end(at, out);
 }
 
 /* ---- reading ---- */

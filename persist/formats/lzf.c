@@ -3,10 +3,7 @@
 #include <string.h>
 
 #define LITERAL_MAX 32
-#define COPY_MIN    3
 #define COPY_MAX    264 /* 7 + 255 + 2 */
-
-/* ---- decoding ---- */
 
 void lzf_decoder_init(struct lzf_decoder *decoder, uint64_t len)
 {
@@ -119,91 +116,4 @@ int lzf_decoder_end(struct lzf_decoder *decoder, bytes_sink_fn *sink, void *ctx)
     if (decoder->left > 0 || decoder->state != LZF_CONTROL)
         return LZF_BAD;
     return send_out(decoder, sink, ctx);
-}
-
-/* ---- encoding ---- */
-
-#define HASH_BITS 14
-
-/* The slot of three bytes in the table of last positions. */
-static size_t hash_of(const unsigned char *at)
-{
-    uint32_t bytes = (uint32_t)at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16;
-
-    return bytes * UINT32_C(2654435761) >> (32 - HASH_BITS);
-}
-
-struct encoder {
-    unsigned char *at, *end;
-};
-
-/* False: no room. */
-static bool put_literals(struct encoder *encoder, const unsigned char *from, size_t len)
-{
-    while (len > 0) {
-        size_t n = len < LITERAL_MAX ? len : LITERAL_MAX;
-
-        if ((size_t)(encoder->end - encoder->at) < n + 1)
-            return false;
-        *encoder->at++ = (unsigned char)(n - 1);
-        memcpy(encoder->at, from, n);
-        encoder->at += n;
-        from += n;
-        len -= n;
-    }
-    return true;
-}
-
-static bool put_copy(struct encoder *encoder, size_t distance, size_t len)
-{
-    size_t high = (distance - 1) >> 8;
-
-    if (encoder->end - encoder->at < 3)
-        return false;
-    if (len - 2 < 7) {
-        *encoder->at++ = (unsigned char)((len - 2) << 5 | high);
-    } else {
-        *encoder->at++ = (unsigned char)(7 << 5 | high);
-        *encoder->at++ = (unsigned char)(len - 2 - 7);
-    }
-    *encoder->at++ = (unsigned char)(distance - 1);
-    return true;
-}
-
-static size_t match_length(const unsigned char *a, const unsigned char *b, size_t max)
-{
-    size_t n = 0;
-
-    while (n < max && a[n] == b[n])
-        n++;
-    return n;
-}
-
-size_t lzf_compress(const unsigned char *in, size_t len, unsigned char *out, size_t max)
-{
-    struct encoder encoder = {out, out + max};
-    uint64_t seen[1u << HASH_BITS]; /* positions, plus one */
-    size_t at = 0, literals = 0;    /* literals: those before `at` that have not been written */
-
-    memset(seen, 0, sizeof(seen));
-    while (at + COPY_MIN <= len) {
-        uint64_t *slot = &seen[hash_of(in + at)];
-        size_t before = (size_t)*slot - 1;
-        bool near = *slot > 0 && at - before <= LZF_REACH;
-        size_t most = len - at < COPY_MAX ? len - at : COPY_MAX;
-        size_t n = near ? match_length(in + before, in + at, most) : 0;
-
-        *slot = at + 1;
-        if (n < COPY_MIN) {
-            at++;
-            literals++;
-            continue;
-        }
-        if (!put_literals(&encoder, in + at - literals, literals) || !put_copy(&encoder, at - before, n))
-            return 0;
-        literals = 0;
-        at += n;
-    }
-    literals += len - at;
-    return put_literals(&encoder, in + len - literals, literals) ? (size_t)(encoder.at - out) : 0;
 }

@@ -47,6 +47,3 @@ int lzf_decoder_feed(struct lzf_decoder *decoder, const unsigned char *in, size_
 
 /* The input has ended: hands out the rest. LZF_BAD: the output is not complete. */
 int lzf_decoder_end(struct lzf_decoder *decoder, bytes_sink_fn *sink, void *ctx) __attribute__((warn_unused_result));
-
-/* Compresses `len` bytes into at most `max` bytes at `out`. Returns their number; 0: they do not fit. */
-size_t lzf_compress(const unsigned char *in, size_t len, unsigned char *out, size_t max);

@@ -361,26 +361,3 @@ unsigned char *rdb_put_length(unsigned char *at, uint64_t value)
     *at++ = value <= UINT32_MAX ? LENGTH_32 : LENGTH_64;
     return value <= UINT32_MAX ? be32_put(at, (uint32_t)value) : be64_put(at, value);
 }
-
-/* The lengths of a compressed string stand before it, so that it is put where the longest would end and then moved. */
-unsigned char *rdb_put_string(unsigned char *at, const unsigned char *bytes, uint64_t len, bool compress)
-{
-    const size_t head = 1 + 2 * RDB_LENGTH_MAX_BYTES;
-
-    if (compress && len > 2 * head) {
-        size_t packed = lzf_compress(bytes, (size_t)len, at + head, (size_t)len - 2 * head);
-
-        if (packed > 0) {
-            unsigned char *to = at;
-
-            *to++ = FORM_ENCODED << 6 | ENCODED_LZF;
-            to = rdb_put_length(to, packed);
-            to = rdb_put_length(to, len);
-            memmove(to, at + head, packed);
-            return to + packed;
-        }
-    }
-    at = rdb_put_length(at, len);
-    memcpy(at, bytes, (size_t)len);
-    return at + len;
-}

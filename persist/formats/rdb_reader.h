@@ -102,20 +102,13 @@ int rdb_string_fits(const struct rdb_reader *reader, uint64_t got, uint64_t *len
 
 #define RDB_LENGTH_MAX_BYTES 9
 
-/* Each returns the end of the written bytes. */
+/* Returns the end of the written bytes. */
 unsigned char *rdb_put_length(unsigned char *at, uint64_t value);
 
-/* A string; compressed if the caller asks for it and that is smaller. Never longer than its length and the string. */
-unsigned char *rdb_put_string(unsigned char *at, const unsigned char *bytes, uint64_t len, bool compress);
-
-/* ---- values (rdb_value.c) ---- */
-
-/* The other values of an RDB file: skips them, and names their types.
+/* ---- the other values of an RDB file: skips them, and names their types (rdb_value.c) ----
  *
  * It knows the types of Redis up to RDB version 15, those of Valkey up to 81, and all earlier ones. The meaning of a
- * type's number depends on the engine: `valkey` says that the file begins with VALKEY, not REDIS.
- *
- * Statuses are those of rdb_reader.h. Thread: any, on distinct objects. */
+ * type's number depends on the engine: `valkey` says that the file begins with VALKEY, not REDIS. */
 
 #define RDB_TYPES           34  /* types of Redis are below this */
 #define RDB_TYPE_MODULE_2   7   /* a module's value, each field after an opcode that states its kind */
@@ -153,18 +146,12 @@ int rdb_skip_key_meta(struct rdb_reader *reader) __attribute__((warn_unused_resu
 /* Reads a template of a hash, after its opcode. */
 int rdb_read_template(struct rdb_reader *reader, struct rdb_templates *templates) __attribute__((warn_unused_result));
 
-/* ---- values of modules (rdb_value.c) ---- */
-
-/* The values of modules in RDB: each field follows an opcode. A dump, the result of DUMP, is a value
- * between its type and a footer: the version of RDB and a checksum.
- *
- * Statuses are those of rdb_reader.h; the text of RDB_BAD names the field `what`. Thread: any, on distinct objects. */
+/* ---- values of modules (rdb_value.c): each field follows an opcode. A dump, the result of DUMP, is a value between
+ * its type and a footer: the version of RDB and a checksum ---- */
 
 /* A module type is nine characters of six bits, and the encoding version in the low ten. */
 #define RDB_MODULE_VERSION(id) ((unsigned)((id)&0x3ff))
 #define RDB_MODULE_TYPE(id)    ((id) & ~UINT64_C(0x3ff))
-
-/* ---- reading ---- */
 
 int rdb_module_unsigned(struct rdb_reader *reader, uint64_t *out, const char *what) __attribute__((warn_unused_result));
 int rdb_module_double(struct rdb_reader *reader, double *out, const char *what) __attribute__((warn_unused_result));
@@ -210,8 +197,7 @@ int rdb_close_dump(struct rdb_reader *reader) __attribute__((warn_unused_result)
 unsigned char *rdb_put_module(unsigned char *at, uint64_t id);
 unsigned char *rdb_put_unsigned(unsigned char *at, uint64_t value);
 unsigned char *rdb_put_double(unsigned char *at, double value);
-unsigned char *rdb_put_field_string(unsigned char *at, const unsigned char *bytes, uint64_t len, bool compress);
-unsigned char *rdb_put_field_string_head(unsigned char *at, uint64_t len); /* of one whose bytes the caller writes */
+unsigned char *rdb_put_string_head(unsigned char *at, uint64_t len); /* the caller writes the bytes after it */
 
 /* Ends the dump that begins at `dump`. */
-unsigned char *rdb_put_dump_end(unsigned char *at, const unsigned char *dump, unsigned rdb_version);
+unsigned char *rdb_put_dump_end(unsigned char *at, const unsigned char *dump);

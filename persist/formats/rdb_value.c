@@ -393,21 +393,15 @@ unsigned char *rdb_put_double(unsigned char *at, double value)
     return le_double_put(at, value);
 }
 
-unsigned char *rdb_put_field_string(unsigned char *at, const unsigned char *bytes, uint64_t len, bool compress)
-{
-    *at++ = MODULE_STRING;
-    return rdb_put_string(at, bytes, len, compress);
-}
-
-unsigned char *rdb_put_field_string_head(unsigned char *at, uint64_t len)
+unsigned char *rdb_put_string_head(unsigned char *at, uint64_t len)
 {
     *at++ = MODULE_STRING;
     return rdb_put_length(at, len);
 }
 
-unsigned char *rdb_put_dump_end(unsigned char *at, const unsigned char *dump, unsigned rdb_version)
+unsigned char *rdb_put_dump_end(unsigned char *at, const unsigned char *dump)
 {
     *at++ = MODULE_END;
-    at = le16_put(at, (uint16_t)rdb_version);
+    at = le16_put(at, RDB_DUMP_VERSION);
     return le64_put(at, crc64(0, dump, (size_t)(at - dump)));
 }

@@ -30,25 +30,21 @@ static uint64_t sum_bytes(const struct redisbloom_filter *value)
 
 /* ---- DUMP ---- */
 
-/* LZF finds runs of zeros. With a bit in each eighth byte it finds few, and the search takes 5 ns a byte. */
-static bool is_sparse(const struct redisbloom_layer *layer)
-{
-    return (double)layer->count * (double)layer->hashes < (double)layer->bits / 64;
-}
-
 static unsigned char *write_dump(const struct redisbloom_filter *value, const unsigned char *bits, unsigned char *dump)
 {
     unsigned char *at = redisbloom_put_head(dump, value);
 
     for (uint64_t i = 0; i < value->nlayers; i++) {
         const struct redisbloom_layer *layer = &value->layers[i];
+        uint64_t bytes = redisbloom_bytes(layer);
 
         at = redisbloom_put_fields(at, layer);
-        at = rdb_put_field_string(at, bits, redisbloom_bytes(layer), is_sparse(layer));
-        at = rdb_put_unsigned(at, layer->count);
-        bits += redisbloom_bytes(layer);
+        at = rdb_put_string_head(at, bytes);
+        memcpy(at, bits, (size_t)bytes);
+        at = rdb_put_unsigned(at + bytes, layer->count);
+        bits += bytes;
     }
-    return rdb_put_dump_end(at, dump, RDB_DUMP_VERSION);
+    return rdb_put_dump_end(at, dump);
 }
 
 /* The bits are copied first, so that the counts, which stand before them in the dump, are read after them. */

@@ -22,8 +22,7 @@ bool redisbloom_is_layout(const struct bloom_filter *filter);
 
 #define REDISBLOOM_LARGE 100 /* no dump_status: the dump may have more bytes than were asked for */
 
-/* The dump, malloc'ed; bits are compressed where that is likely to pay. DUMP_OK, -ENOMEM, or REDISBLOOM_LARGE with the
- * number of bytes in *len_out. */
+/* The dump, malloc'ed. DUMP_OK, -ENOMEM, or REDISBLOOM_LARGE with the number of bytes in *len_out. */
 int redisbloom_dump(const struct bloom_filter *filter, uint64_t max, unsigned char **dump_out, uint64_t *len_out)
     __attribute__((warn_unused_result));
 

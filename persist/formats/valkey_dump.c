@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "bytes.h"
 #include "check.h"
@@ -106,24 +105,6 @@ static uint64_t items_now(const struct bloom_filter *filter, unsigned layer)
     return view.items;
 }
 
-/* LZF finds runs of zeros: few where an eighth of the bytes has a bit. Without memory for a copy, or where the copy
- * does not become shorter, the bits stay as they are. */
-static unsigned char *put_field(unsigned char *at, const struct bloom_filter *filter, const struct valkey_filter *value,
-                                unsigned layer)
-{
-    const struct valkey_layer *numbers = &value->layers[layer];
-    uint64_t len = VALKEY_BLOB_HEAD + numbers->bytes;
-    bool sparse = (double)numbers->items * numbers->hashes < (double)numbers->bytes / 8;
-    unsigned char *blob = sparse ? malloc((size_t)len) : NULL;
-
-    if (!blob)
-        return put_blob(rdb_put_field_string_head(at, len), filter, value, layer);
-    (void)put_blob(blob, filter, value, layer);
-    at = rdb_put_field_string(at, blob, len, true);
-    free(blob);
-    return at;
-}
-
 /* The number of items stands behind the bits, and is read after them. */
 int valkey_dump(const struct bloom_filter *filter, uint64_t max, unsigned char **dump_out, uint64_t *len_out)
 {
@@ -137,10 +118,12 @@ int valkey_dump(const struct bloom_filter *filter, uint64_t max, unsigned char *
     if (!dump)
         return -ENOMEM;
     unsigned char *at = valkey_put_head(dump, &value);
-    for (unsigned i = 0; i < value.nlayers; i++)
-        at = rdb_put_unsigned(put_field(at, filter, &value, i), value.layers[i].capacity);
+    for (unsigned i = 0; i < value.nlayers; i++) {
+        at = rdb_put_string_head(at, VALKEY_BLOB_HEAD + value.layers[i].bytes);
+        at = rdb_put_unsigned(put_blob(at, filter, &value, i), value.layers[i].capacity);
+    }
     at = rdb_put_unsigned(at, items_now(filter, (unsigned)value.nlayers - 1));
-    *len_out = (uint64_t)(rdb_put_dump_end(at, dump, RDB_DUMP_VERSION) - dump);
+    *len_out = (uint64_t)(rdb_put_dump_end(at, dump) - dump);
     *dump_out = dump;
     return DUMP_OK;
 }

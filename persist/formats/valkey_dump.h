@@ -26,8 +26,8 @@ void valkey_describe(const struct bloom_filter *filter, struct valkey_filter *va
 int valkey_plan(const struct valkey_filter *value, unsigned nlayers, struct dump_plan *plan_out, struct errbuf *err)
     __attribute__((warn_unused_result));
 
-/* The dump of a filter, malloc'ed; bits are compressed where that is likely to pay. DUMP_OK, -ENOMEM, or
- * REDISBLOOM_LARGE (redisbloom_dump.h) with the number of bytes in *len_out when it may be above `max`. */
+/* The dump of a filter, malloc'ed. DUMP_OK, -ENOMEM, or REDISBLOOM_LARGE (redisbloom_dump.h) with the number of bytes
+ * in *len_out when it may be above `max`. */
 int valkey_dump(const struct bloom_filter *filter, uint64_t max, unsigned char **dump_out, uint64_t *len_out)
     __attribute__((warn_unused_result));
 

@@ -63,11 +63,11 @@ static size_t write_value(const struct kept *kept, bool load, unsigned char *out
     for (unsigned i = 0; i < value->nlayers; i++) {
         const struct valkey_layer *layer = &value->layers[i];
         uint64_t len = VALKEY_BLOB_HEAD + layer->bytes;
-        at = put_layer(load ? le64_put(at, len) : rdb_put_field_string_head(at, len), kept, i, &done);
+        at = put_layer(load ? le64_put(at, len) : rdb_put_string_head(at, len), kept, i, &done);
         at = load ? le64_put(le64_put(at, layer->items), layer->capacity) : rdb_put_unsigned(at, layer->capacity);
     }
     if (!load)
-        at = rdb_put_dump_end(rdb_put_unsigned(at, value->layers[value->nlayers - 1].items), out, 80);
+        at = rdb_put_dump_end(rdb_put_unsigned(at, value->layers[value->nlayers - 1].items), out);
     return (size_t)(at - out);
 }
 

@@ -9,6 +9,7 @@
 #include "cuckoo_shape.h"
 #include "dump.h"
 #include "dump_rig.h"
+#include "lzf_pack.h"
 #include "rdb_reader.h"
 #include "redisbloom_dump.h"
 #include "redisbloom_size.h"
@@ -197,7 +198,7 @@ Test(dump_value, one_piece_with_compressed_strings_is_the_same_filter)
 
     dump_plan_of(filter, 1, &plan);
     size_t len = (size_t)dump_whole_bytes(&plan), chunk_len;
-    unsigned char *plain = malloc(len), *packed = malloc(len), *at = packed;
+    unsigned char *plain = malloc(len), *packed = malloc(len), *bytes = malloc(2 * len), *at = packed;
     const unsigned char *from = plain;
     dump_write_whole(&plan, filter, plain);
     memcpy(at, from, 12); /* up to the number of chunks: type, id, opcode, number */
@@ -209,7 +210,11 @@ Test(dump_value, one_piece_with_compressed_strings_is_the_same_filter)
         chunk_len = dump_chunk_bytes(&plan, i);
         *at++ = *from++;
         from += rdb_put_length(space, chunk_len) - space;
-        at = rdb_put_string(at, from, chunk_len, true);
+        size_t n = lzf_pack(from, chunk_len, bytes);
+        *at++ = 0xc3;
+        at = rdb_put_length(rdb_put_length(at, n), chunk_len);
+        memcpy(at, bytes, n);
+        at += n;
         from += chunk_len;
     }
     memcpy(at, from, 11); /* the end, the version, room for the checksum */
@@ -223,6 +228,7 @@ Test(dump_value, one_piece_with_compressed_strings_is_the_same_filter)
     filter_free(again);
     free(plain);
     free(packed);
+    free(bytes);
     filter_free(filter);
 }
 

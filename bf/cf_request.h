@@ -62,7 +62,7 @@ void cf_reply_added(const struct bf_out *out, enum bloom_add answer, bool only_n
 bool cf_read_info(const struct bf_args *args, bool *full_out, struct errbuf *error);
 void cf_reply_info(const struct bf_out *out, const struct bloom_filter *filter, bool full);
 /* Replies with the size and the rates of a planned filter. `most_layers`: the most sub-filters that it may have. Takes
- * milliseconds: a small filter is filled to find its capacity (cuckoo_shape.h). */
+ * milliseconds: a small filter is filled to find its capacity (cuckoo.h). */
 void cf_reply_plan(const struct bf_out *out, const struct cf_plan *requested, unsigned most_layers);
 
 void cf_reply_debug(const struct bf_out *out, const struct bloom_filter *filter);

@@ -9,6 +9,7 @@
 #include <sched.h>
 #include <string.h>
 
+#include "bloom_filter.h"
 #include "bloom_pool.h"
 #include "check.h"
 #include "cuckoo_slots.h"
@@ -289,4 +290,30 @@ void cuckoo_set_slots(struct bloom_filter *filter, uint64_t at, const void *slot
         }
     }
     bloom_lock_give(lock);
+}
+
+#define LOAD_SLOTS 65536
+
+double cuckoo_load(unsigned bucket_size, unsigned iterations)
+{
+    const struct cuckoo_numbers numbers = {
+        .capacity = LOAD_SLOTS, .bucket_size = bucket_size, .iterations = iterations};
+    struct bloom_params params;
+    struct bloom_shape shape;
+    struct bloom_alone alone;
+    uint64_t items = 0, x = 0;
+    bool full = false;
+
+    if (cuckoo_plan(&numbers, &params, &shape, NULL) != BLOOM_OK ||
+        bloom_alone_init(&alone, &shape, &params, NULL) != 0)
+        return 0;
+    while (!full) { /* splitmix64 */
+        uint64_t hash = (x += UINT64_C(0x9e3779b97f4a7c15));
+        hash = (hash ^ hash >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+        hash = (hash ^ hash >> 27) * UINT64_C(0x94d049bb133111eb);
+        full = cuckoo_add(alone.filter, hash ^ hash >> 31, false, NULL, NULL) != BLOOM_ADDED;
+        items += !full;
+    }
+    bloom_alone_deinit(&alone);
+    return (double)items / (double)shape.capacity;
 }

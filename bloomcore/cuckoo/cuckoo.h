@@ -72,6 +72,12 @@ struct cuckoo_state {
 };
 void cuckoo_state(const struct bloom_filter *filter, struct cuckoo_state *state_out);
 
+/* The share of slots, 0..1, that are taken when the first add of a random item fails. There is no formula for
+ * RedisBloom's order of evictions, which is fixed; so a filter is filled. The filter has some 65,536 slots,
+ * buckets of 1..255 slots, and adds of 1..65535 evictions. Takes milliseconds: not on a loop. 0: no memory. Larger
+ * filters fail a little earlier, smaller ones sometimes much later. */
+double cuckoo_load(unsigned bucket_size, unsigned iterations);
+
 /* ---- chunks ---- */
 
 /* Gives a new filter its further layers, and the count of deletions, from the header of a dump in chunks. BLOOM_OK;
@@ -123,8 +129,6 @@ void cuckoo_recount(struct bloom_filter *filter);
 /* `len` bytes of slots, counted over all layers one after the other, from `at` on. If other threads change the filter
  * meanwhile, they are not of one moment; unless it is a still, whose bytes are read once, in their order. */
 void cuckoo_read(const struct bloom_filter *filter, uint64_t at, void *to, size_t len);
-
-/* ---- stills ---- */
 
 /* ---- stills: the state of a filter at one moment, for long reads while other threads change it: a save, a dump ----
  *

@@ -83,9 +83,3 @@ unsigned cuckoo_most_layers(const struct bloom_params *params, const struct bloo
 /* The false-positive rate of a layer with slots of this many bits, when this share of its slots, 0..1, is used: any
  * fingerprint in two buckets may match the item. */
 double cuckoo_rate(unsigned bits, unsigned bucket_size, double load);
-
-/* The share of slots, 0..1, that are taken when the first add of a random item fails. There is no formula for
- * RedisBloom's order of evictions, which is fixed; so a filter is filled. The filter has some 65,536 slots,
- * buckets of 1..255 slots, and adds of 1..65535 evictions. Takes milliseconds: not on a loop. 0: no memory. Larger
- * filters fail a little earlier, smaller ones sometimes much later. */
-double cuckoo_load(unsigned bucket_size, unsigned iterations);

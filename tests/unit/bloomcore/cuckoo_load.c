@@ -1,6 +1,6 @@
 #include <criterion/criterion.h>
 
-#include "cuckoo_shape.h"
+#include "cuckoo.h"
 
 /* RedisBloom's own filters of 65,536 slots, filled once each; another filling may end some per cent earlier or
  * later. */

@@ -262,11 +262,6 @@ double bloom_size_share(double p, unsigned layer)
     return p / ((layer + 1.0) * (layer + 2.0));
 }
 
-double bloom_size_bound(double n, double q)
-{
-    return 0.25 + 2 * log2(1 / q) + 2 / sqrt(n * q) + 64 / n;
-}
-
 double bloom_size_rate(uint64_t n, unsigned k, uint64_t bits)
 {
     if (bits == 0)

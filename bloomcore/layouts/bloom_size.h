@@ -49,13 +49,10 @@ uint64_t bloom_size_max_items(double p);
  * layers sum up to p L/(L+1), which is below p for any L.
  *
  * They fall so slowly that a chain stays small. A promise: bloom_size_plan() gives a layer of n items at rate q at most
- * bloom_size_bound(n, q) bits per item. The same bound holds for a chain of L layers, per item of its capacity. Then n
- * is the capacity of the first and smallest layer, and q the rate of the newest, p/(L(L+1)). */
+ * 1/4 + 2 log2(1/q) + 2/sqrt(n q) + 64/n bits per item: two bits for each halving of the rate, bits that separate the
+ * probe sequences of few items at a low rate, and one more word. The same bound holds for a chain of L layers, per item
+ * of its capacity. Then n is the capacity of the first and smallest layer, and q the rate of the newest, p/(L(L+1)). */
 double bloom_size_share(double p, unsigned layer);
-
-/* 1/4 + 2 log2(1/q) + 2/sqrt(n q) + 64/n bits. The terms are two bits for each halving of the rate, bits that separate
- * the probe sequences of few items at a low rate, and one more word. It rises as n or q fall. */
-double bloom_size_bound(double n, double q);
 
 /* The expected false-positive rate of a filter of `bits` bits and hash count `k` that has counted `n` items (items that
  * seemed present were not counted). For small rates that is the usual (1 - exp(-kn/bits))^k, for large ones more; plus

@@ -2,9 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -45,27 +43,6 @@ int new_file_check(const char *path, bool replace, struct errbuf *err)
     return errbuf_fail(err, -EINVAL, "it is a device, a pipe or a socket, which no file replaces");
 }
 
-struct leftovers {
-    const char *directory, *name; /* `name`: of the path */
-};
-
-/* Removes `path`.<process>.part of a process that is no more, or of an earlier one with our id. */
-static int remove_leftover(void *ctx, const char *entry)
-{
-    const struct leftovers *leftovers = ctx;
-    const struct fsops *fs = fsops_posix();
-    size_t len = strlen(leftovers->name);
-    struct path part;
-    char *end;
-    if (strncmp(entry, leftovers->name, len) != 0 || entry[len] != '.')
-        return 0;
-    long pid = strtol(entry + len + 1, &end, 10);
-    if (pid > 0 && strcmp(end, ".part") == 0 && (pid == getpid() || (kill((pid_t)pid, 0) != 0 && errno == ESRCH)) &&
-        path_format(&part, NULL, "%s/%s", leftovers->directory, entry) == 0)
-        fs->unlink(fs->ctx, part.text);
-    return 0;
-}
-
 int new_file_open(struct new_file *file, const char *path, bool replace, struct errbuf *err)
 {
     char directory[NEW_FILE_PATH];
@@ -73,13 +50,11 @@ int new_file_open(struct new_file *file, const char *path, bool replace, struct 
     *file = (struct new_file){.fd = -1, .path = path, .replace = replace};
     snprintf(file->part, sizeof(file->part), "%s.%ld.part", path, (long)getpid());
     directory_of(path, directory, sizeof(directory));
-    const char *slash = strrchr(path, '/');
-    struct leftovers leftovers = {directory, slash ? slash + 1 : path};
-    fsops_posix()->list(fsops_posix()->ctx, directory, remove_leftover, &leftovers);
     if (access(DESCRIPTORS, X_OK) == 0)
         file->fd = open(directory, O_TMPFILE | O_WRONLY | O_CLOEXEC, MODE);
     if (file->fd >= 0)
         return 0;
+    unlink(file->part); /* of an earlier process with our id */
     file->fd = open(file->part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, MODE);
     file->named = file->fd >= 0;
     return file->named ? 0 : refuse(err, -errno);

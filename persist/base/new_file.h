@@ -1,6 +1,6 @@
 /* new_file: a file that appears under its name when it is complete. A process killed before that leaves nothing, or
- * `path`.<process>.part if the file system has no O_TMPFILE, or in the moment of a replacement; the next new file of
- * this path removes it. Of two writers of one path the first to end wins, or with `replace` the last. Thread: one. */
+ * `path`.<process>.part if the file system has no O_TMPFILE, or in the moment of a replacement. Of two writers of one
+ * path the first to end wins, or with `replace` the last. Thread: one. */
 #pragma once
 
 #include <stdbool.h>

@@ -402,8 +402,7 @@ int bloom_alone_init(struct bloom_alone *alone, const struct bloom_shape *shape,
 
     *alone = (struct bloom_alone){NULL, NULL};
     int rc = bloom_pool_create(&alone->pool);
-    if (rc == 0)
-        rc = bloom_filter_create(alone->pool, params ? params : &any, shape, 1, &alone->filter, err);
+    STEP(rc, bloom_filter_create(alone->pool, params ? params : &any, shape, 1, &alone->filter, err));
     if (rc < 0)
         errbuf_set(err, "%s", strerror(-rc));
     if (rc != 0)

@@ -170,10 +170,8 @@ static int write_file(const struct fsops *fs, const char *dir, const char *path,
     int rc = fs_write_all(fs, fd, text, len, 0);
     STEP(rc, fs->sync(fs->ctx, fd));
     int close_rc = fs->close(fs->ctx, fd);
-    if (rc == 0)
-        rc = close_rc;
-    if (rc == 0)
-        rc = fs->link(fs->ctx, fresh.text, path);
+    STEP(rc, close_rc);
+    STEP(rc, fs->link(fs->ctx, fresh.text, path));
     (void)fs->unlink(fs->ctx, fresh.text);
     if (rc != 0 && rc != -EEXIST)
         return rc;

@@ -62,12 +62,8 @@ int filterdb_variant_from_path(const char *path, enum bloom_variant *variant_out
 #define FILTERDB_KEYED_END ".keyed-"
 uint64_t filterdb_key_of_path(const char *path, size_t *len_out);
 
-/* ---- files of RedisBloom's and valkey-bloom's layouts ---- */
-
-/* A layer in such a layout as a self-contained file: a header and the bits (docs/FORMAT.md, section
- * 15). It opens no file. The bits are the first bytes of the layer's words as they are in memory.
- *
- * Thread: any. */
+/* ---- files of RedisBloom's and valkey-bloom's layouts: a header, and the bits, which are the first bytes of the
+ * layer's words as they are in memory (docs/FORMAT.md, section 15) ---- */
 
 /* The longest header. Tightening ratio and seed of valkey-bloom's layout follow the 72 bytes of RedisBloom's. */
 #define BITS_FILE_HEADER_BYTES (72 + 8 + BLOOM_SEED_BYTES)
@@ -85,10 +81,8 @@ size_t export_file_header(const struct bloom_params *params, const struct bloom_
 int bits_file_decode_header(const unsigned char *bytes, uint64_t size, struct bloom_params *params_out,
                             struct bloom_shape *shape_out, uint64_t *items_out, struct errbuf *err);
 
-/* ---- files of other programs ---- */
-
-/* A Filter.db file of another program, opened for reading: its shape, its state, its words, or single
- * items without reading the rest.
+/* ---- Filter.db files of other programs, opened for reading: their shape, state and words, or single items without
+ * reading the rest ----
  *
  * A file is refused unless its length is exactly what its header announces. It may be replaced, cut or deleted while it
  * is open: reads beyond its new end are errors (FS_ENDS), never a signal, since nothing is mapped.

@@ -83,61 +83,21 @@ int log_header_decode(const unsigned char bytes[LOG_HEADER_BYTES], struct log_he
     return status;
 }
 
-#define SEGMENT_SUFFIX ".log"
-#define DRAFT_SUFFIX   ".log.new"
-
-static void write_name(uint64_t number, const char *suffix, char name_out[LOG_SEGMENT_NAME])
+void log_file_name(uint64_t number, const char *kind, char name_out[LOG_FILE_NAME])
 {
-    snprintf(name_out, LOG_SEGMENT_NAME, "%08" PRIu64 "%s", number, suffix);
+    snprintf(name_out, LOG_FILE_NAME, "%08" PRIu64 "%s", number, kind);
 }
 
-/* 0: not the name that write_name() gives to any number. */
-static uint64_t read_name(const char *name, const char *suffix)
+uint64_t log_file_number(const char *name, const char *kind)
 {
-    char again[LOG_SEGMENT_NAME];
+    char again[LOG_FILE_NAME];
     uint64_t number;
 
-    if (name[0] < '0' || name[0] > '9' || strlen(name) >= LOG_SEGMENT_NAME)
+    if (name[0] < '0' || name[0] > '9' || strlen(name) >= LOG_FILE_NAME)
         return 0;
     number = strtoull(name, NULL, 10);
-    write_name(number, suffix, again);
+    log_file_name(number, kind, again);
     return strcmp(name, again) == 0 && number < LOG_NUMBER_END ? number : 0;
-}
-
-void log_segment_name(uint64_t number, char name_out[LOG_SEGMENT_NAME])
-{
-    write_name(number, SEGMENT_SUFFIX, name_out);
-}
-
-uint64_t log_segment_number(const char *name)
-{
-    return read_name(name, SEGMENT_SUFFIX);
-}
-
-void log_draft_name(uint64_t number, char name_out[LOG_SEGMENT_NAME])
-{
-    write_name(number, DRAFT_SUFFIX, name_out);
-}
-
-uint64_t log_draft_number(const char *name)
-{
-    return read_name(name, DRAFT_SUFFIX);
-}
-
-void log_cut_name(uint64_t number, uint64_t at, char name_out[LOG_CUT_NAME])
-{
-    snprintf(name_out, LOG_CUT_NAME, "%08" PRIu64 "-%" PRIu64 ".cut", number, at);
-}
-
-bool log_is_cut_name(const char *name)
-{
-    char again[LOG_CUT_NAME];
-    uint64_t number, at;
-
-    if (sscanf(name, "%" SCNu64 "-%" SCNu64, &number, &at) != 2)
-        return false;
-    log_cut_name(number, at, again);
-    return strcmp(name, again) == 0;
 }
 
 /* ---- frames ---- */

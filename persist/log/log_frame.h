@@ -16,7 +16,7 @@
 #define LOG_HEADER_BYTES   4096 /* of a segment; frames follow */
 #define LOG_FRAME_HEAD_MAX 32
 #define LOG_PAYLOAD_MAX    (UINT32_C(1) << 30)
-#define LOG_SEGMENT_NAME   32 /* bytes of a segment's file name, the NUL included */
+#define LOG_FILE_NAME      32 /* bytes of a file's name, the NUL included */
 
 /* ---- segments ---- */
 
@@ -38,18 +38,12 @@ void log_header_encode(const struct log_header *header, unsigned char bytes_out[
 /* LOG_OK, LOG_DAMAGED or LOG_NEWER. */
 int log_header_decode(const unsigned char bytes[LOG_HEADER_BYTES], struct log_header *header_out, struct errbuf *err);
 
-/* "00000001.log"; and back: 0 if it is no segment's name. */
-void log_segment_name(uint64_t number, char name_out[LOG_SEGMENT_NAME]);
-uint64_t log_segment_number(const char *name);
-
-/* "00000001.log.new", a segment that is being made; and back. */
-void log_draft_name(uint64_t number, char name_out[LOG_SEGMENT_NAME]);
-uint64_t log_draft_number(const char *name);
-
-/* "00000001-4711.cut": the torn tail of segment 1 from byte 4711 on; and whether a name has this form. */
-#define LOG_CUT_NAME 64
-void log_cut_name(uint64_t number, uint64_t at, char name_out[LOG_CUT_NAME]);
-bool log_is_cut_name(const char *name);
+/* The names of the log's files: a number, as "00000001", and their kind. And back: 0 if it is no such name. */
+#define LOG_SEGMENT ".log"
+#define LOG_DRAFT   ".log.new" /* a segment that is being made */
+#define LOG_PENDING ".pending" /* log_pending.h; the number is that of the process */
+void log_file_name(uint64_t number, const char *kind, char name_out[LOG_FILE_NAME]);
+uint64_t log_file_number(const char *name, const char *kind);
 
 /* ---- frames ---- */
 

@@ -91,19 +91,18 @@ static struct log_filter *filter_of(struct log_history *history, uint64_t id)
         return NULL;
     history->last->used++;
     filter->id = id;
-    filter->fate = history->cleared ? STORE_GONE : STORE_KEPT;
+    filter->gone = history->cleared;
     return filter;
 }
 
-static int end_filter(struct log_history *history, uint64_t id, enum store_fate fate)
+static int end_filter(struct log_history *history, uint64_t id)
 {
     if (id == 0)
         return 0;
     struct log_filter *filter = filter_of(history, id);
     if (!filter)
         return -ENOMEM;
-    if (filter->fate != STORE_GIVEN_UP)
-        filter->fate = fate;
+    filter->gone = true;
     drop_contents(filter);
     return 0;
 }
@@ -124,7 +123,7 @@ static int set_name(struct log_filter *filter, const struct log_control *control
 
 static int note_created(struct log_filter *filter, const struct log_control *control)
 {
-    filter->fate = STORE_KEPT;
+    filter->gone = false;
     filter->created = true;
     filter->params = control->params;
     filter->shape = control->shape;
@@ -186,8 +185,7 @@ static void clear(struct log_history *history)
     for (struct filter_block *block = history->first; block; block = block->next) {
         for (size_t i = 0; i < block->used; i++) {
             struct log_filter *filter = &block->filters[i];
-            if (filter->fate != STORE_GIVEN_UP)
-                filter->fate = STORE_GONE;
+            filter->gone = true;
             drop_contents(filter);
         }
     }
@@ -206,8 +204,7 @@ static int clear_database(struct log_history *history, uint64_t number, unsigned
             struct log_filter *filter = &block->filters[i];
             if (!filter->name || database_of_key(filter->name, filter->name_len) != database)
                 continue;
-            if (filter->fate != STORE_GIVEN_UP)
-                filter->fate = STORE_GONE;
+            filter->gone = true;
             drop_contents(filter);
         }
     }
@@ -233,7 +230,7 @@ static int note_change(struct log_history *history, struct log_filter *filter, u
     case LOG_FILLED:
         return note_filled(filter, control, err);
     case LOG_LOADED:
-        filter->fate = STORE_KEPT;
+        filter->gone = false;
         filter->loaded = number;
         return history->options.on_written(history->options.ctx, control, err);
     case LOG_RENAME:
@@ -248,9 +245,8 @@ static int note_change(struct log_history *history, struct log_filter *filter, u
     case LOG_TURN:
         return note_turn(filter, number, control);
     case LOG_DELETE:
-        return end_filter(history, control->id, STORE_GONE);
     case LOG_FORGET:
-        return end_filter(history, control->id, STORE_GIVEN_UP);
+        return end_filter(history, control->id);
     case LOG_CLEAR:
     case LOG_BREAK:
     case LOG_CLEAR_DATABASE:
@@ -296,8 +292,7 @@ int log_history_control(void *ctx, uint64_t number, const struct log_control *co
     }
     struct log_filter *filter = filter_of(history, control->id);
     int rc = filter ? note_change(history, filter, number, control, err) : -ENOMEM;
-    if (rc == 0)
-        rc = end_filter(history, control->replaced_id, STORE_GONE);
+    STEP(rc, end_filter(history, control->replaced_id));
     if (rc == -ENOMEM)
         errbuf_set(err, "out of memory");
     return rc;
@@ -309,21 +304,21 @@ void log_history_process(void *ctx)
     ((struct log_history *)ctx)->broken = false;
 }
 
-enum store_fate log_history_resolve(const struct log_history *history, struct store_filter *info)
+bool log_history_resolve(const struct log_history *history, struct store_filter *info)
 {
     const struct log_filter *filter = log_history_get(history, info->id);
 
     if (went_with_database(history, filter, info->name, info->name_len))
-        return filter && filter->fate == STORE_GIVEN_UP ? STORE_GIVEN_UP : STORE_GONE;
+        return false;
     if (!filter)
-        return history->cleared ? STORE_GONE : STORE_KEPT;
+        return !history->cleared;
     if (filter->renamed) {
         info->name = filter->name;
         info->name_len = filter->name_len;
     }
     if (filter->expiry_changed)
         info->expires_ms = filter->expires_ms;
-    return filter->fate;
+    return !filter->gone;
 }
 
 void log_history_databases(const struct log_history *history, struct databases *databases)

@@ -27,7 +27,7 @@ struct log_grown {
 /* Of one filter. */
 struct log_filter {
     uint64_t id;
-    enum store_fate fate;
+    bool gone;    /* deleted */
     bool created; /* by the log: `params` and `shape` are its own */
     bool renamed;
     bool expiry_changed;
@@ -63,9 +63,9 @@ int log_history_control(void *ctx, uint64_t number, const struct log_control *co
 /* For log_reader_options.on_process. */
 void log_history_process(void *ctx);
 
-/* As store_loader.resolve: the fate of a filter of the save or of a record. Puts the name and the expiry that the log
- * has given it into `info`; the history owns the name. */
-enum store_fate log_history_resolve(const struct log_history *history, struct store_filter *info);
+/* As store_loader.resolve: whether a filter of the save or of a record has not been deleted. Puts the name and the
+ * expiry that the log has given it into `info`; the history owns the name. */
+bool log_history_resolve(const struct log_history *history, struct store_filter *info);
 
 /* NULL: the log has nothing about it. */
 const struct log_filter *log_history_get(const struct log_history *history, uint64_t id);

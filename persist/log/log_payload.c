@@ -126,7 +126,6 @@ static void get_shape(struct cursor *c, struct bloom_shape *shape)
         shape->error_rate = cursor_double(c);
         shape->bpe = cursor_double(c);
     }
-    c->newer |= !c->bad && shape->variant >= BLOOM_VARIANTS;
     c->bad = c->bad || !bloom_shape_valid(shape, NULL);
 }
 
@@ -393,7 +392,6 @@ void log_get_control(struct cursor *c, struct log_control *control)
     memset(control, 0, sizeof(*control));
     control->kind = (enum log_control_kind)kind;
     if (kind < LOG_CREATE || kind >= LOG_KINDS_END) {
-        c->newer |= !c->bad && kind >= LOG_KINDS_END;
         c->bad = true;
         return;
     }
@@ -431,10 +429,6 @@ void log_get_control(struct cursor *c, struct log_control *control)
 
 int log_payload_damaged(const struct cursor *c, const char *what, struct errbuf *err)
 {
-    if (c->newer)
-        return errbuf_fail(err, LOG_NEWER,
-                           WRITTEN_BY_NEWER ": %s at byte %zu of the payload is not known to this version", what,
-                           (size_t)(c->at - c->begin));
     return errbuf_fail(err, LOG_DAMAGED, "%s at byte %zu of the payload is invalid", what, (size_t)(c->at - c->begin));
 }
 

@@ -37,7 +37,7 @@ enum log_control_kind {
     LOG_EXPIRY = 5, /* expires_ms */
     LOG_CLEAR = 6,  /* all filters are deleted; no id */
     LOG_GROW = 7,   /* layer, shape */
-    LOG_FORGET = 8, /* as LOG_DELETE, of a quarantined filter: its files go to quarantine/ instead of being deleted */
+    LOG_FORGET = 8, /* as LOG_DELETE; versions up to 0.3.2 wrote it */
     LOG_BREAK = 9,  /* a change before it is not in the log; no id. The later records of the same process are valid only
                      * with a save that has this record */
     LOG_FILLED = 10,         /* a filter with its contents: name, replaced_id, expires_ms, params, record (below) */

@@ -51,7 +51,6 @@ static inline bool varint_get(const unsigned char **at, const unsigned char *end
 struct cursor {
     const unsigned char *at, *begin, *end;
     bool bad;
-    bool newer; /* with `bad`: the value may be one that a later version gives a meaning to */
 };
 
 /* `bytes` may be NULL if there are none. */
@@ -114,5 +113,5 @@ void log_get_control(struct cursor *c, struct log_control *control);
 /* A number of the counted ones. */
 uint64_t log_get_counted(struct cursor *c, uint64_t min);
 
-/* LOG_DAMAGED or LOG_NEWER, with the place of the cursor. */
+/* LOG_DAMAGED, with the place of the cursor. */
 int log_payload_damaged(const struct cursor *c, const char *what, struct errbuf *err);

@@ -12,10 +12,10 @@
 #include <xxhash.h>
 
 #include "alloc.h"
+#include "log_frame.h"
 #include "log_tail.h"
 
-#define PENDING_SUFFIX ".pending"
-#define CHUNKS_MAX     (1u << 20) /* 64 GB */
+#define CHUNKS_MAX (1u << 20) /* 64 GB */
 
 struct extent {
     void *memory;
@@ -40,21 +40,7 @@ struct log_pending {
 
 static struct log_pending *_Atomic mapped; /* the one that SIGBUS is about */
 
-/* ---- names and sizes ---- */
-
-void log_pending_name(uint64_t process, char name_out[PENDING_NAME])
-{
-    snprintf(name_out, PENDING_NAME, "%08" PRIu64 PENDING_SUFFIX, process);
-}
-
-uint64_t log_pending_number(const char *name)
-{
-    char again[PENDING_NAME];
-    uint64_t number = strtoull(name, NULL, 10);
-
-    log_pending_name(number, again);
-    return strcmp(name, again) == 0 && number < LOG_NUMBER_END ? number : 0;
-}
+/* ---- sizes ---- */
 
 size_t pending_state_bytes(unsigned nstreams)
 {
@@ -94,17 +80,16 @@ uint32_t pending_control_check(uint64_t salt, uint64_t number, const void *bytes
 int log_pending_create(struct log_pending **pending_out, const struct log_pending_options *options)
 {
     struct log_pending *p = calloc(1, sizeof(*p));
-    char name[PENDING_NAME];
+    char name[LOG_FILE_NAME];
 
     if (!p)
         return -ENOMEM;
     p->options = *options;
     p->fd = -1;
     lock_init(&p->lock, RANK_PENDING);
-    log_pending_name(options->process, name);
+    log_file_name(options->process, LOG_PENDING, name);
     int rc = path_format(&p->log_dir, NULL, "%s/log", options->dir);
-    if (rc == 0)
-        rc = path_format(&p->path, NULL, "%s/%s", p->log_dir.text, name);
+    STEP(rc, path_format(&p->path, NULL, "%s/%s", p->log_dir.text, name));
     if (rc != 0) {
         log_pending_destroy(p, false);
         return rc;
@@ -165,8 +150,7 @@ static int map_more(struct log_pending *p, size_t len, void **memory_out)
         return -ENOMEM;
     for (size_t at = 0; rc == 0 && at < len; at += sizeof(zeros))
         rc = fs_write_all(fs, p->fd, zeros, sizeof(zeros), p->size + at);
-    if (rc == 0)
-        rc = fs->map(fs->ctx, p->fd, p->size, len, memory_out);
+    STEP(rc, fs->map(fs->ctx, p->fd, p->size, len, memory_out));
     if (rc != 0)
         return rc;
     p->extents[p->nextents++] = (struct extent){*memory_out, len};
@@ -243,8 +227,7 @@ static int grow(struct log_pending *p)
 
     if (rc == 0 && p->size / PENDING_CHUNK_BYTES >= CHUNKS_MAX)
         rc = -EFBIG;
-    if (rc == 0)
-        rc = map_more(p, PENDING_GROWTH, &memory);
+    STEP(rc, map_more(p, PENDING_GROWTH, &memory));
     if (rc != 0)
         return rc;
     for (size_t at = PENDING_GROWTH; at > 0; at -= PENDING_CHUNK_BYTES) {

@@ -160,10 +160,6 @@ uint32_t pending_control_check(uint64_t salt, uint64_t number, const void *bytes
 
 /* ---- contents after a start ---- */
 
-#define PENDING_NAME 32
-void log_pending_name(uint64_t process, char name_out[PENDING_NAME]);
-uint64_t log_pending_number(const char *name); /* 0: not such a name */
-
 /* How far the log has the process: its frames end with `frame`, at these places. */
 struct pending_known {
     bool here; /* TAIL names the file: all of it must be here, and the frames before it in the log */

@@ -1,7 +1,6 @@
 /* Reading. A first pass reads only the heads of the chunks, to find the used ones: the file of a busy process is large,
  * and little of it is pending. */
 #include <errno.h>
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <xxhash.h>
@@ -87,8 +86,7 @@ static int read_header(struct reading *r, struct errbuf *err)
 {
     int rc = fs_read_all(r->fs, r->fd, &r->header, sizeof(r->header), 0);
 
-    if (rc == 0)
-        rc = fs_read_all(r->fs, r->fd, &r->hold, sizeof(r->hold), PENDING_HOLD_AT);
+    STEP(rc, fs_read_all(r->fs, r->fd, &r->hold, sizeof(r->hold), PENDING_HOLD_AT));
     if (rc != 0)
         return rc == FS_ENDS ? not_written(err) : rc;
     const struct pending_header *h = &r->header;
@@ -152,8 +150,7 @@ static int list_chunks(struct reading *r, struct errbuf *err)
         return -ENOMEM;
     for (uint64_t at = first; rc == 0 && at + PENDING_CHUNK_BYTES <= size; at += PENDING_CHUNK_BYTES) {
         rc = fs_read_all(r->fs, r->fd, &head, PENDING_CHUNK_HEAD, at);
-        if (rc == 0)
-            rc = fs_read_all(r->fs, r->fd, &holds, sizeof(holds), at + offsetof(struct pending_chunk, holds));
+        STEP(rc, fs_read_all(r->fs, r->fd, &holds, sizeof(holds), at + offsetof(struct pending_chunk, holds)));
         if (rc != 0 || !head.number || head.check != pending_chunk_seed(r->header.salt, head.stream, head.number))
             continue;
         if (holds > begun)
@@ -348,11 +345,9 @@ static int take_records(struct reading *r, struct pending_found *found, struct e
 
     r->chunk = malloc(sizeof(*r->chunk));
     int rc = r->chunk ? list_chunks(r, err) : -ENOMEM;
-    if (rc == 0)
-        rc = check_first(r, err);
+    STEP(rc, check_first(r, err));
     r->payload = &found->payload;
-    if (rc == 0)
-        rc = take_controls(r, &first, err);
+    STEP(rc, take_controls(r, &first, err));
     if (rc == 0 && r->controls.len) {
         found->has_controls = true;
         rc = log_payload_controls(&found->payload, first, &r->controls);
@@ -369,10 +364,8 @@ int log_pending_read(const struct fsops *fs, const char *path, const struct pend
     struct pending_found found = {0};
     int rc = fs->open(fs->ctx, path, FS_READ, &r.fd);
 
-    if (rc == 0)
-        rc = read_header(&r, err);
-    if (rc == 0)
-        rc = read_states(&r, &found, err);
+    STEP(rc, read_header(&r, err));
+    STEP(rc, read_states(&r, &found, err));
     if (rc == 0) {
         found.process = r.header.process;
         found.generation = r.header.generation;

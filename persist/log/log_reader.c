@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "alloc.h"
-#include "log_frame.h"
 #include "log_reader_internal.h"
 
 /* ---- frames ---- */
@@ -58,8 +57,8 @@ static int note_place(void *ctx, const struct log_place *place)
 static int decode(const struct segment *segment, const struct log_frame *frame, const struct log_visitor *visitor,
                   struct errbuf *err)
 {
-    return (segment->old ? log_old_decode : log_payload_decode)(frame->payload, frame->payload_len, frame->has_controls,
-                                                                visitor, err);
+    return (segment->header.old ? log_old_decode : log_payload_decode)(frame->payload, frame->payload_len,
+                                                                       frame->has_controls, visitor, err);
 }
 
 static void note_synced(struct log_reader *r, const struct log_frame *frame)
@@ -100,8 +99,8 @@ static size_t find_witness(const struct bytes *file, size_t at, const struct seg
     uint64_t after = missing;
     size_t n;
 
-    for (at += log_frame_skip(file->ptr + at, file->len - at, segment->salt, missing);; at += n) {
-        at = log_frame_find(file->ptr, file->len, at, segment->salt, after, &frame, &n);
+    for (at += log_frame_skip(file->ptr + at, file->len - at, segment->header.salt, missing);; at += n) {
+        at = log_frame_find(file->ptr, file->len, at, segment->header.salt, after, &frame, &n);
         if (at >= file->len || frame.synced >= missing)
             return at;
         after = frame.sequence;
@@ -115,13 +114,13 @@ static void find_next(struct log_reader *r, struct segment *segment, const struc
     size_t n;
 
     segment->gaps = true;
-    *at += log_frame_skip(file->ptr + *at, file->len - *at, segment->salt, r->expected);
-    *at = log_frame_find(file->ptr, file->len, *at, segment->salt, r->expected, &frame, &n);
+    *at += log_frame_skip(file->ptr + *at, file->len - *at, segment->header.salt, r->expected);
+    *at = log_frame_find(file->ptr, file->len, *at, segment->header.salt, r->expected, &frame, &n);
     if (*at < file->len) {
         r->expected = frame.sequence;
         return;
     }
-    uint64_t known = segment->sealed > r->options.reached ? segment->sealed : r->options.reached;
+    uint64_t known = segment->header.sealed > r->options.reached ? segment->header.sealed : r->options.reached;
     r->expected = known < segment->limit ? known + 1 : segment->limit;
 }
 
@@ -140,7 +139,7 @@ static int pass_over(struct log_reader *r, struct segment *segment, const struct
     /* Frames of an earlier segment may be in the next one; if one is missing there, it is the next one's gap. */
     bool saved = r->expected <= r->options.reached && segment->limit == UINT64_MAX && used > *at;
 
-    if (witness < file->len || r->expected <= segment->sealed || saved) {
+    if (witness < file->len || r->expected <= segment->header.sealed || saved) {
         if (witness < file->len)
             errbuf_set(err,
                        "frame %" PRIu64 " at byte %zu is invalid, but the frame at byte %zu states that it was synced",
@@ -148,7 +147,7 @@ static int pass_over(struct log_reader *r, struct segment *segment, const struct
         else
             errbuf_set(err, "frame %" PRIu64 " at byte %zu is invalid, but %s states that it was synced", r->expected,
                        *at, saved ? stated_by(r) : "its header");
-        int rc = log_found_damage(r, segment, err);
+        int rc = log_found_damage(r, segment->header.number, LOG_SEGMENT, err);
         find_next(r, segment, file, at);
         return rc;
     }
@@ -158,7 +157,7 @@ static int pass_over(struct log_reader *r, struct segment *segment, const struct
                    "%s/%08" PRIu64 ".log: frame %" PRIu64
                    " at byte %zu is invalid and not known to be synced: the log ends before it, and the rest (%zu "
                    "bytes) is cut",
-                   r->log_dir.text, segment->number, r->expected, *at, used - *at);
+                   r->log_dir.text, segment->header.number, r->expected, *at, used - *at);
     }
     *at = file->len;
     return LOG_OK;
@@ -171,7 +170,7 @@ static int read_frames(struct log_reader *r, struct segment *segment, const stru
 
     while (rc == LOG_OK && at < file->len && r->expected < segment->limit) {
         struct log_frame frame;
-        size_t n = log_frame_parse(file->ptr + at, file->len - at, segment->salt, r->expected, &frame);
+        size_t n = log_frame_parse(file->ptr + at, file->len - at, segment->header.salt, r->expected, &frame);
 
         if (n == 0) {
             rc = pass_over(r, segment, file, &at, err);
@@ -186,7 +185,7 @@ static int read_frames(struct log_reader *r, struct segment *segment, const stru
         }
         rc = take_frame(r, segment, &frame, n, err);
         if (rc == LOG_DAMAGED) {
-            rc = log_found_damage(r, segment, err);
+            rc = log_found_damage(r, segment->header.number, LOG_SEGMENT, err);
             segment->gaps = true;
             r->expected++;
         }
@@ -199,15 +198,15 @@ static int read_frames(struct log_reader *r, struct segment *segment, const stru
 /* The frames that were in the segment when it got its name are there, or in a later segment. */
 static int check_seal(struct log_reader *r, const struct segment *segment, struct errbuf *err)
 {
-    uint64_t end = segment->sealed < segment->limit ? segment->sealed + 1 : segment->limit;
+    uint64_t end = segment->header.sealed < segment->limit ? segment->header.sealed + 1 : segment->limit;
 
-    if (segment->sealed > r->summary.synced)
-        r->summary.synced = segment->sealed;
+    if (segment->header.sealed > r->summary.synced)
+        r->summary.synced = segment->header.sealed;
     if (r->expected >= end)
         return LOG_OK;
     errbuf_set(err, "frame %" PRIu64 " is invalid, but its header states that it was synced", r->expected);
     r->expected = end;
-    return log_found_damage(r, segment, err);
+    return log_found_damage(r, segment->header.number, LOG_SEGMENT, err);
 }
 
 /* The segment with the last frames before this one. If its header does not name it, the segment after the readable
@@ -216,28 +215,28 @@ static uint64_t number_before(const struct log_reader *r, const struct segment *
 {
     const struct segment *at = segment;
 
-    if (segment->previous)
-        return segment->previous;
+    if (segment->header.previous)
+        return segment->header.previous;
     while (at > r->segments && (at[-1].unused || at[-1].lost))
         at--;
-    uint64_t read = at > r->segments ? at[-1].number : 0;
-    return at == segment && segment->number == read + 1 ? read : read + 1;
+    uint64_t read = at > r->segments ? at[-1].header.number : 0;
+    return at == segment && segment->header.number == read + 1 ? read : read + 1;
 }
 
 /* Frames before this segment are missing. */
 static int found_gap(struct log_reader *r, const struct segment *segment, struct errbuf *err)
 {
-    struct segment culprit = {.number = number_before(r, segment)};
+    uint64_t culprit = number_before(r, segment);
     const struct segment *at = segment;
     const char *what = "it is missing";
 
-    while (at > r->segments && at->number > culprit.number)
+    while (at > r->segments && at->header.number > culprit)
         at--;
-    if (at->number == culprit.number)
+    if (at->header.number == culprit)
         what = at->unused || at->lost ? "it has no valid header" : "it ends too early";
     errbuf_set(err, "%s: frames %" PRIu64 " to %" PRIu64 " were written and are missing", what, r->expected,
-               segment->first - 1);
-    return log_found_damage(r, &culprit, err);
+               segment->header.first - 1);
+    return log_found_damage(r, culprit, LOG_SEGMENT, err);
 }
 
 static void note_process(struct log_reader *r, uint64_t process)
@@ -258,15 +257,15 @@ static int read_segment(struct log_reader *r, struct segment *segment, struct er
 
     if (!r->expected && !r->options.from)
         r->expected = 1; /* there has been no save: the log begins with its first frame */
-    if (r->expected && segment->first > r->expected)
+    if (r->expected && segment->header.first > r->expected)
         rc = found_gap(r, segment, err);
     if (rc != 0)
         return rc;
-    note_process(r, segment->process);
-    r->expected = segment->first;
+    note_process(r, segment->header.process);
+    r->expected = segment->header.first;
     segment->end = LOG_HEADER_BYTES;
-    if (segment->first - 1 > r->summary.synced)
-        r->summary.synced = segment->first - 1;
+    if (segment->header.first - 1 > r->summary.synced)
+        r->summary.synced = segment->header.first - 1;
     TRY(log_read_segment(r, segment, UINT64_MAX, &file, err));
     rc = read_frames(r, segment, &file, err);
     if (rc == LOG_OK)
@@ -330,19 +329,17 @@ static int check_reach(struct log_reader *r, struct errbuf *err)
                    end, stated_by(r), reached, stated_by(r));
     else
         errbuf_set(err, "it is missing, but %s was written after frames up to %" PRIu64, stated_by(r), reached);
-    return log_found_damage(r, last ? last : &(struct segment){.number = r->summary.next_segment}, err);
+    return log_found_damage(r, last ? last->header.number : r->summary.next_segment, LOG_SEGMENT, err);
 }
 
 static int first_segment_is_there(struct log_reader *r, struct errbuf *err)
 {
-    struct segment missing = {.number = r->options.from};
-
     if (r->options.from == 0)
         return 0;
-    if (r->nsegments && r->segments[0].number == r->options.from && !r->segments[0].unused)
+    if (r->nsegments && r->segments[0].header.number == r->options.from && !r->segments[0].unused)
         return 0;
     errbuf_set(err, "the last save needs it, but it is missing");
-    return log_found_damage(r, &missing, err);
+    return log_found_damage(r, r->options.from, LOG_SEGMENT, err);
 }
 
 /* A power failure may take TAIL, as the file is not synced before an end; so it is no damage. */
@@ -350,7 +347,7 @@ static void warn_without_tail(const struct log_reader *r)
 {
     size_t i = 0;
 
-    while (i < r->nsegments && (r->segments[i].unused || r->segments[i].lost || r->segments[i].old))
+    while (i < r->nsegments && (r->segments[i].unused || r->segments[i].lost || r->segments[i].header.old))
         i++;
     if (!r->tail.valid && i < r->nsegments)
         log_report(r, STORE_WARNING,
@@ -373,8 +370,8 @@ static int read_all(struct log_reader *r, struct errbuf *err)
             continue;
         r->summary.segments++;
         if (!r->summary.first_segment)
-            r->summary.first_segment = r->segments[i].number;
-        r->summary.last_segment = r->segments[i].number;
+            r->summary.first_segment = r->segments[i].header.number;
+        r->summary.last_segment = r->segments[i].header.number;
         TRY(read_segment(r, &r->segments[i], err));
     }
     TRY(check_reach(r, err));
@@ -403,11 +400,9 @@ int log_reader_open(const struct log_reader_options *options, struct log_reader 
     r->fs = options->fs ? options->fs : fsops_posix();
     r->summary.next_segment = options->from ? options->from : 1;
     r->summary.next_control = 1;
-    int rc = path_format(&longest, err, "%s/log/%0*d", options->dir, LOG_CUT_NAME, 0);
-    if (rc == 0)
-        rc = path_format(&r->log_dir, err, "%s/log", options->dir);
-    if (rc == 0)
-        rc = read_all(r, err);
+    int rc = path_format(&longest, err, "%s/log/%0*d", options->dir, LOG_FILE_NAME, 0);
+    STEP(rc, path_format(&r->log_dir, err, "%s/log", options->dir));
+    STEP(rc, read_all(r, err));
     if (rc != 0) {
         log_reader_close(r);
         return rc;
@@ -443,7 +438,7 @@ size_t log_reader_parts(const struct log_reader *r)
 
 uint64_t log_reader_process(const struct log_reader *r, size_t part)
 {
-    return part < r->nsegments ? r->segments[part].process : r->pending.found[part - r->nsegments].process;
+    return part < r->nsegments ? r->segments[part].header.process : r->pending.found[part - r->nsegments].process;
 }
 
 /* That process is the last one that started with fewer generations. */
@@ -453,8 +448,9 @@ uint64_t log_reader_counted_before(const struct log_reader *r, uint64_t generati
 
     for (size_t i = 0; i < r->nsegments; i++) {
         const struct segment *segment = &r->segments[i];
-        if (!segment->unused && !segment->lost && segment->generation < generation && segment->process > process)
-            process = segment->process;
+        if (!segment->unused && !segment->lost && segment->header.generation < generation &&
+            segment->header.process > process)
+            process = segment->header.process;
     }
     for (size_t i = 0; i < r->pending.n; i++)
         if (r->pending.found[i].generation < generation && r->pending.found[i].process > process)
@@ -467,7 +463,7 @@ static int read_again(struct log_reader *r, const struct segment *segment,
                       int (*on_frame)(void *ctx, const struct log_frame *frame, struct errbuf *err), void *ctx,
                       struct errbuf *err)
 {
-    uint64_t expected = segment->first;
+    uint64_t expected = segment->header.first;
     size_t at = LOG_HEADER_BYTES;
     struct bytes file;
     int rc = log_read_segment(r, segment, UINT64_MAX, &file, err);
@@ -476,12 +472,12 @@ static int read_again(struct log_reader *r, const struct segment *segment,
         return rc;
     while (rc == LOG_OK && at < file.len) {
         struct log_frame frame;
-        size_t n = log_frame_parse(file.ptr + at, file.len - at, segment->salt, expected, &frame);
+        size_t n = log_frame_parse(file.ptr + at, file.len - at, segment->header.salt, expected, &frame);
 
         if (n == 0 && segment->gaps) {
-            size_t skip = log_frame_skip(file.ptr + at, file.len - at, segment->salt, expected);
+            size_t skip = log_frame_skip(file.ptr + at, file.len - at, segment->header.salt, expected);
             at += skip > 1 ? skip : 0; /* another one may begin right here */
-            at = log_frame_find(file.ptr, file.len, at, segment->salt, expected, &frame, &n);
+            at = log_frame_find(file.ptr, file.len, at, segment->header.salt, expected, &frame, &n);
         }
         if (n == 0 || frame.sequence >= segment->limit)
             break;
@@ -492,7 +488,7 @@ static int read_again(struct log_reader *r, const struct segment *segment,
     }
     if (rc == LOG_OK && expected <= segment->last) {
         errbuf_set(err, "%s/%08" PRIu64 ".log: frame %" PRIu64 " disappeared while it was read", r->log_dir.text,
-                   segment->number, expected);
+                   segment->header.number, expected);
         rc = LOG_DAMAGED;
     }
     if (r->options.progress)
@@ -528,7 +524,7 @@ int log_reader_adds(struct log_reader *r, size_t part,
     const struct segment *segment = &r->segments[part];
     struct adds_visitor visitor = {{.on_adds = on_adds, .ctx = ctx},
                                    segment,
-                                   r->options.on_damage != LOG_REFUSE || segment->number < r->options.accepted};
+                                   r->options.on_damage != LOG_REFUSE || segment->header.number < r->options.accepted};
 
     if (segment->unused || segment->lost)
         return LOG_OK;

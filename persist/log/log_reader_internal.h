@@ -1,27 +1,20 @@
 /* Shared between log_reader.c (frames, in their order) and log_segments.c (the files they are in) only. */
 #pragma once
 
+#include "log_frame.h"
 #include "log_pending.h"
 #include "log_reader.h"
 #include "log_tail.h"
 
 struct segment {
-    uint64_t number;
-    uint64_t first; /* of its header */
-    uint64_t limit; /* frames from this number on are void: UINT64_MAX, or the next segment's first */
-    uint64_t salt;
-    uint64_t process; /* of its header, as are the next four */
-    uint64_t generation;
-    uint64_t sealed;
-    uint64_t previous;
-    bool ends_process;
-    bool old;      /* of LOG_VERSION_OLD */
-    bool ended;    /* its last mark says so of the process */
-    uint64_t last; /* number of the last frame that was taken; 0: none */
-    bool unused;   /* none of it ever came to the disk, not even its header */
-    bool lost;     /* its header is damaged, and the loss was accepted */
-    bool gaps;     /* damage in it was skipped: a reader must search for the frames */
-    size_t end;    /* of its valid frames */
+    struct log_header header; /* of an unused or lost one only the number, which is that of its name */
+    uint64_t limit;           /* frames from this number on are void: UINT64_MAX, or the next segment's first */
+    bool ended;               /* its last mark says so of the process */
+    uint64_t last;            /* number of the last frame that was taken; 0: none */
+    bool unused;              /* none of it ever came to the disk, not even its header */
+    bool lost;                /* its header is damaged, and the loss was accepted */
+    bool gaps;                /* damage in it was skipped: a reader must search for the frames */
+    size_t end;               /* of its valid frames */
 };
 
 struct log_reader {
@@ -81,5 +74,6 @@ bool log_has_ended(const struct log_reader *r, uint64_t process);
 /* The files of pending records that TAIL names, and the log does not call needless, are there. An enum log_status. */
 int log_find_pending(struct log_reader *r, struct errbuf *err);
 
-/* `err` names the fault but not the file. LOG_OK: the loss is accepted; otherwise LOG_DAMAGED, with the file added. */
-int log_found_damage(struct log_reader *r, const struct segment *segment, struct errbuf *err);
+/* `err` names the fault but not the file, whose name is made of the number and the kind. LOG_OK: the loss is accepted;
+ * otherwise LOG_DAMAGED, with the file added. */
+int log_found_damage(struct log_reader *r, uint64_t number, const char *kind, struct errbuf *err);

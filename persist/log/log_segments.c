@@ -40,7 +40,9 @@ static int note_pending(struct log_reader *r, uint64_t process)
 static int note_name(void *ctx, const char *name)
 {
     struct log_reader *r = ctx;
-    uint64_t number = log_segment_number(name), draft = log_draft_number(name), pending = log_pending_number(name);
+    uint64_t number = log_file_number(name, LOG_SEGMENT);
+    uint64_t draft = log_file_number(name, LOG_DRAFT);
+    uint64_t pending = log_file_number(name, LOG_PENDING);
 
     if (draft >= r->summary.next_segment)
         r->summary.next_segment = draft + 1;
@@ -48,7 +50,7 @@ static int note_name(void *ctx, const char *name)
         r->summary.next_segment = pending + 1;
     if (pending)
         return note_pending(r, pending);
-    if (draft || log_is_cut_name(name))
+    if (draft)
         return 0;
     if (number == 0) {
         log_report(r, STORE_NOTICE, "%s/%s is not a segment of the log and is ignored", r->log_dir.text, name);
@@ -60,7 +62,7 @@ static int note_name(void *ctx, const char *name)
         return 0; /* the save has its records; its deletion was cut short */
     if (GROW(r->segments, r->nsegments, r->size) != 0)
         return -ENOMEM;
-    r->segments[r->nsegments++] = (struct segment){.number = number, .limit = UINT64_MAX};
+    r->segments[r->nsegments++] = (struct segment){.header.number = number, .limit = UINT64_MAX};
     return 0;
 }
 
@@ -68,7 +70,7 @@ static int by_number(const void *a, const void *b)
 {
     const struct segment *x = a, *y = b;
 
-    return x->number < y->number ? -1 : x->number > y->number;
+    return x->header.number < y->header.number ? -1 : x->header.number > y->header.number;
 }
 
 static int by_process(const void *a, const void *b)
@@ -94,17 +96,12 @@ static int list_segments(struct log_reader *r, struct errbuf *err)
 
 /* ---- files ---- */
 
-static void log_path_in(const struct log_reader *r, const char *name, struct path *path)
+static void file_path(const struct log_reader *r, uint64_t number, const char *kind, struct path *path_out)
 {
-    (void)path_format(path, NULL, "%s/%s", r->log_dir.text, name); /* log_reader_open() has checked that it fits */
-}
+    char name[LOG_FILE_NAME];
 
-static void segment_path(const struct log_reader *r, const struct segment *segment, struct path *path)
-{
-    char name[LOG_SEGMENT_NAME];
-
-    log_segment_name(segment->number, name);
-    log_path_in(r, name, path);
+    log_file_name(number, kind, name);
+    (void)path_format(path_out, NULL, "%s/%s", r->log_dir.text, name); /* log_reader_open() has checked that it fits */
 }
 
 int log_read_segment(const struct log_reader *r, const struct segment *segment, uint64_t most, struct bytes *bytes_out,
@@ -115,18 +112,16 @@ int log_read_segment(const struct log_reader *r, const struct segment *segment, 
     struct path path;
     int fd = -1;
 
-    segment_path(r, segment, &path);
+    file_path(r, segment->header.number, LOG_SEGMENT, &path);
     int rc = r->fs->open(r->fs->ctx, path.text, FS_READ, &fd);
-    if (rc == 0)
-        rc = r->fs->size(r->fs->ctx, fd, &size);
+    STEP(rc, r->fs->size(r->fs->ctx, fd, &size));
     if (rc == 0 && size > SEGMENT_BYTES_MAX)
         rc = -EFBIG;
     if (size > most)
         size = most;
     if (rc == 0 && !(ptr = malloc((size_t)size + LOG_FRAME_HEAD_MAX))) /* a mark may be put behind it */
         rc = -ENOMEM;
-    if (rc == 0)
-        rc = fs_read_all(r->fs, fd, ptr, (size_t)size, 0);
+    STEP(rc, fs_read_all(r->fs, fd, ptr, (size_t)size, 0));
     if (fd >= 0)
         r->fs->close(r->fs->ctx, fd);
     if (rc == 0) {
@@ -147,38 +142,15 @@ size_t log_used_bytes(const struct bytes *file)
     return len;
 }
 
-/* A torn tail stays as a file of its own, because a later save deletes the segment. */
-static int keep_cut(const struct log_reader *r, uint64_t number, const struct bytes *file, size_t at,
-                    struct errbuf *err)
-{
-    char name[LOG_CUT_NAME];
-    struct path path;
-
-    if (file->len <= at)
-        return 0;
-    log_cut_name(number, at, name);
-    log_path_in(r, name, &path);
-    int rc = fs_write_file(r->fs, path.text, file->ptr + at, file->len - at);
-    if (rc == 0)
-        log_report(r, STORE_NOTICE, "the cut bytes are kept as %s; nothing needs this file", path.text);
-    else
-        errbuf_set(err, "%s: %s", path.text, fs_error_text(rc));
-    return rc;
-}
-
 /* The segment gets its name when it is on the disk. */
 static int write_segment(const struct log_reader *r, uint64_t number, const struct bytes *bytes, struct errbuf *err)
 {
-    char name[LOG_SEGMENT_NAME];
     struct path path, draft;
 
-    log_draft_name(number, name);
-    log_path_in(r, name, &draft);
-    log_segment_name(number, name);
-    log_path_in(r, name, &path);
+    file_path(r, number, LOG_DRAFT, &draft);
+    file_path(r, number, LOG_SEGMENT, &path);
     int rc = fs_write_file(r->fs, draft.text, bytes->ptr, bytes->len);
-    if (rc == 0)
-        rc = r->fs->rename(r->fs->ctx, draft.text, path.text);
+    STEP(rc, r->fs->rename(r->fs->ctx, draft.text, path.text));
     if (rc != 0)
         errbuf_set(err, "%s: %s", path.text, fs_error_text(rc));
     return rc;
@@ -189,21 +161,18 @@ static int settle_segment(struct log_reader *r, const struct segment *last, stru
 {
     struct log_frame mark = {.sequence = r->expected - r->pending.n, .has_controls = true};
     struct bytes file;
+    struct path path;
 
     mark.synced = mark.sequence - 1;
     for (size_t i = 0; i < r->pending.n; i++)
-        mark.has_controls &= r->pending.found[i].process != last->process;
+        mark.has_controls &= r->pending.found[i].process != last->header.process;
     TRY(log_read_segment(r, last, UINT64_MAX, &file, err));
-    size_t used = log_used_bytes(&file);
-    int rc = file.len < last->end ? errbuf_fail(err, -EIO, "%s/%08" PRIu64 ".log: another program has cut it",
-                                                r->log_dir.text, last->number)
-                                  : 0;
-    file.len = used > last->end ? used : last->end;
-    STEP(rc, keep_cut(r, last->number, &file, last->end, err));
+    file_path(r, last->header.number, LOG_SEGMENT, &path);
+    int rc = file.len >= last->end ? 0 : errbuf_fail(err, -EIO, "%s: another program has cut it", path.text);
+    file.len = last->end;
     if (rc == 0 && !last->gaps)
-        file.len = last->end + log_frame_head(&mark, last->salt, file.ptr + last->end);
-    if (rc == 0)
-        rc = write_segment(r, last->number, &file, err);
+        file.len += log_frame_head(&mark, last->header.salt, file.ptr + last->end);
+    STEP(rc, write_segment(r, last->header.number, &file, err));
     free(file.ptr);
     return rc;
 }
@@ -244,9 +213,8 @@ static int settle_pending(struct log_reader *r, size_t i, uint64_t previous, str
 
 int log_settle(struct log_reader *r, const struct segment *last, struct log_pending *pending, struct errbuf *err)
 {
-    char name[PENDING_NAME];
     struct path path;
-    int rc = last && !last->ended && !last->ends_process ? settle_segment(r, last, err) : 0;
+    int rc = last && !last->ended && !last->header.ends_process ? settle_segment(r, last, err) : 0;
 
     for (size_t i = 0; rc == 0 && i < r->pending.n; i++)
         rc = settle_pending(r, i, i ? r->summary.next_segment - r->pending.n + i - 1 : r->summary.last_segment, err);
@@ -255,8 +223,7 @@ int log_settle(struct log_reader *r, const struct segment *last, struct log_pend
     if (rc == 0 && pending && (rc = log_pending_settled(pending)) != 0)
         errbuf_set(err, "%s/TAIL: %s", r->options.dir, fs_error_text(rc));
     for (size_t i = 0; rc == 0 && i < r->pending.nfiles; i++) { /* if it cannot be, the next start does it */
-        log_pending_name(r->pending.files[i], name);
-        log_path_in(r, name, &path);
+        file_path(r, r->pending.files[i], LOG_PENDING, &path);
         (void)r->fs->unlink(r->fs->ctx, path.text);
     }
     return rc;
@@ -264,10 +231,12 @@ int log_settle(struct log_reader *r, const struct segment *last, struct log_pend
 
 /* ---- damage ---- */
 
-/* `number`: of the segment, or of the process, which is that of its first segment. */
-static int found_damage(struct log_reader *r, const char *name, uint64_t number, struct errbuf *err)
+int log_found_damage(struct log_reader *r, uint64_t number, const char *kind, struct errbuf *err)
 {
-    errbuf_prefix(err, "%s/%s is damaged", r->log_dir.text, name);
+    struct path path;
+
+    file_path(r, number, kind, &path);
+    errbuf_prefix(err, "%s is damaged", path.text);
     if (number < r->options.accepted) {
         r->summary.accepted++;
         log_report(r, STORE_NOTICE, "%s; an earlier start has accepted the loss", err->text);
@@ -282,14 +251,6 @@ static int found_damage(struct log_reader *r, const char *name, uint64_t number,
     return LOG_OK;
 }
 
-int log_found_damage(struct log_reader *r, const struct segment *segment, struct errbuf *err)
-{
-    char name[LOG_SEGMENT_NAME];
-
-    log_segment_name(segment->number, name);
-    return found_damage(r, name, segment->number, err);
-}
-
 /* ---- headers ---- */
 
 static int take_header(struct segment *segment, const struct bytes *file, struct errbuf *err)
@@ -299,16 +260,9 @@ static int take_header(struct segment *segment, const struct bytes *file, struct
     if (file->len < LOG_HEADER_BYTES)
         return errbuf_fail(err, LOG_DAMAGED, "it is shorter than its header");
     TRY(log_header_decode(file->ptr, &header, err));
-    if (header.number != segment->number)
+    if (header.number != segment->header.number)
         return errbuf_fail(err, LOG_DAMAGED, "it was created as segment %" PRIu64, header.number);
-    segment->first = header.first;
-    segment->salt = header.salt;
-    segment->process = header.process;
-    segment->ends_process = header.ends_process;
-    segment->old = header.old;
-    segment->generation = header.generation;
-    segment->sealed = header.sealed;
-    segment->previous = header.previous;
+    segment->header = header;
     return LOG_OK;
 }
 
@@ -338,16 +292,16 @@ static int read_header(struct log_reader *r, struct segment *segment, struct err
     rc = take_header(segment, &file, err);
     free(file.ptr);
     if (rc == LOG_OK)
-        r->old = segment->old;
+        r->old = segment->header.old;
     if (rc == LOG_NEWER)
-        errbuf_prefix(err, "%s/%08" PRIu64 ".log", r->log_dir.text, segment->number);
+        errbuf_prefix(err, "%s/%08" PRIu64 ".log", r->log_dir.text, segment->header.number);
     if (rc != LOG_DAMAGED)
         return rc;
     TRY(log_read_segment(r, segment, UINT64_MAX, &file, err));
     segment->unused = r->old && log_used_bytes(&file) <= LOG_HEADER_BYTES;
     segment->lost = !segment->unused;
     free(file.ptr);
-    return segment->lost ? log_found_damage(r, segment, err) : 0;
+    return segment->lost ? log_found_damage(r, segment->header.number, LOG_SEGMENT, err) : 0;
 }
 
 static int read_headers(struct log_reader *r, struct errbuf *err)
@@ -364,16 +318,17 @@ static int read_headers(struct log_reader *r, struct errbuf *err)
 
         if (segment->unused || segment->lost)
             continue;
-        if (segment->first > limit) {
-            errbuf_set(err, "it begins with frame %" PRIu64 ", a later one with frame %" PRIu64, segment->first, limit);
-            rc = log_found_damage(r, segment, err);
+        if (segment->header.first > limit) {
+            errbuf_set(err, "it begins with frame %" PRIu64 ", a later one with frame %" PRIu64, segment->header.first,
+                       limit);
+            rc = log_found_damage(r, segment->header.number, LOG_SEGMENT, err);
             if (rc != 0)
                 return rc;
             segment->lost = true;
             continue;
         }
         segment->limit = limit;
-        limit = segment->first;
+        limit = segment->header.first;
     }
     return 0;
 }
@@ -391,7 +346,7 @@ bool log_has_ended(const struct log_reader *r, uint64_t process)
     for (size_t i = 0; i < r->nsegments; i++) {
         const struct segment *segment = &r->segments[i];
         if (!segment->unused && !segment->lost &&
-            segment->process + (segment->ends_process || segment->ended) > process)
+            segment->header.process + (segment->header.ends_process || segment->ended) > process)
             return true;
     }
     return false;
@@ -407,7 +362,6 @@ static bool is_named(const uint64_t *processes, size_t n, uint64_t process)
 
 int log_find_pending(struct log_reader *r, struct errbuf *err)
 {
-    char name[PENDING_NAME];
     int rc = LOG_OK;
 
     for (size_t i = 0; rc == LOG_OK && i < r->tail.n; i++) {
@@ -416,10 +370,9 @@ int log_find_pending(struct log_reader *r, struct errbuf *err)
             r->summary.next_segment = process + 1;
         if (log_has_ended(r, process) || is_named(r->pending.files, r->pending.nfiles, process))
             continue;
-        log_pending_name(process, name);
         errbuf_set(err, "it is missing: its process did not end by itself, and it may have had the last records");
         r->pending.lost = true;
-        rc = found_damage(r, name, process, err);
+        rc = log_found_damage(r, process, LOG_PENDING, err);
     }
     return rc;
 }
@@ -436,15 +389,13 @@ static int check_payload(const struct pending_found *found, struct errbuf *err)
 }
 
 /* Each record has a check of its own: what a power failure leaves is no record. So records without a meaning are
- * damage, or a newer version's, and never passed over without a word. */
+ * damage, and never passed over without a word. */
 static int read_file(struct log_reader *r, uint64_t process, struct pending_found *found, struct errbuf *err)
 {
     uint64_t last = (r->expected ? r->expected - 1 : 0) + r->pending.n;
-    char name[PENDING_NAME];
     struct path path;
 
-    log_pending_name(process, name);
-    log_path_in(r, name, &path);
+    file_path(r, process, LOG_PENDING, &path);
     const struct pending_known known = {is_named(r->tail.processes, r->tail.n, process), last, r->known.places,
                                         r->known.process == process ? r->known.n : 0, r->known.control};
     int rc = log_pending_read(r->fs, path.text, &known, found, err);
@@ -453,34 +404,34 @@ static int read_file(struct log_reader *r, uint64_t process, struct pending_foun
         rc = errbuf_fail(err, LOG_DAMAGED, "it was created by process %" PRIu64, found->process);
     }
     if (rc == LOG_DAMAGED && known.here)
-        return found_damage(r, name, process, err);
+        return log_found_damage(r, process, LOG_PENDING, err);
     if (rc == LOG_DAMAGED) { /* a power failure may leave this, and no promise needs the file then */
-        log_report(r, STORE_NOTICE, "%s/%s: %s: ignored", r->log_dir.text, name, err->text);
+        log_report(r, STORE_NOTICE, "%s: %s: ignored", path.text, err->text);
         errbuf_set(err, "%s", "");
         return 0;
     }
     if (rc == 0 && known.here && found->frame > last) {
-        const struct segment end = {.number = r->summary.last_segment ? r->summary.last_segment : r->options.from};
+        uint64_t end = r->summary.last_segment ? r->summary.last_segment : r->options.from;
         errbuf_set(err,
                    "it ends with frame %" PRIu64 ", but %s has the records after frame %" PRIu64 ": %" PRIu64
                    " frames are missing",
-                   last, name, found->frame, found->frame - last);
-        return log_found_damage(r, &end, err);
+                   last, path.text, found->frame, found->frame - last);
+        return log_found_damage(r, end, LOG_SEGMENT, err);
     }
     if (rc == 0 && found->fits) {
         rc = check_payload(found, err);
         if (rc != 0)
             log_bytes_deinit(&found->payload);
         if (rc == LOG_DAMAGED)
-            return found_damage(r, name, process, err);
+            return log_found_damage(r, process, LOG_PENDING, err);
     }
     if (rc != 0)
-        errbuf_prefix(err, "%s/%s", r->log_dir.text, name);
+        errbuf_prefix(err, "%s", path.text);
     else if (!found->fits)
         log_report(r, found->frame > last ? STORE_WARNING : STORE_NOTICE,
-                   "%s/%s belongs to frame %" PRIu64 " of the log, but the log ends with frame %" PRIu64
+                   "%s belongs to frame %" PRIu64 " of the log, but the log ends with frame %" PRIu64
                    ": ignored; unless this is a copy, frames are lost",
-                   r->log_dir.text, name, found->frame, last);
+                   path.text, found->frame, last);
     return rc;
 }
 
@@ -502,7 +453,7 @@ struct sizing {
 static int add_size(void *ctx, const char *name)
 {
     struct sizing *sizing = ctx;
-    uint64_t number = log_segment_number(name);
+    uint64_t number = log_file_number(name, LOG_SEGMENT);
     struct fs_stat st;
     struct path path;
 
@@ -517,8 +468,7 @@ int log_bytes_on_disk(const struct fsops *fs, const char *dir, uint64_t from, ui
     struct sizing sizing = {.fs = fs, .from = from};
     int rc = path_format(&sizing.log_dir, NULL, "%s/log", dir);
 
-    if (rc == 0)
-        rc = fs->list(fs->ctx, sizing.log_dir.text, add_size, &sizing);
+    STEP(rc, fs->list(fs->ctx, sizing.log_dir.text, add_size, &sizing));
     *bytes_out = sizing.bytes;
     return rc == -ENOENT ? 0 : rc;
 }
@@ -527,14 +477,14 @@ int log_bytes_on_disk(const struct fsops *fs, const char *dir, uint64_t from, ui
 
 struct deletion {
     uint64_t segment; /* files below it */
-    char (*names)[LOG_SEGMENT_NAME];
+    char (*names)[LOG_FILE_NAME];
     size_t count, size;
 };
 
 static int note_for_deletion(void *ctx, const char *name)
 {
     struct deletion *d = ctx;
-    uint64_t segment = log_segment_number(name) + log_draft_number(name);
+    uint64_t segment = log_file_number(name, LOG_SEGMENT) + log_file_number(name, LOG_DRAFT);
 
     if (segment == 0 || segment >= d->segment)
         return 0;
@@ -553,16 +503,14 @@ int log_delete_before(const struct fsops *fs, const char *dir, uint64_t segment,
     if (path_format(&path, NULL, "%s/MANIFEST.log", dir) == 0)
         (void)fs->unlink(fs->ctx, path.text);
     int status = path_format(&log_dir, err, "%s/log", dir);
-    if (status == 0)
-        status = fs->list(fs->ctx, log_dir.text, note_for_deletion, &d);
+    STEP(status, fs->list(fs->ctx, log_dir.text, note_for_deletion, &d));
     if (status == -ENOENT)
         status = 0;
     if (status != 0)
         errbuf_set(err, "%s/log: %s", dir, strerror(-status));
     for (size_t i = 0; i < d.count; i++) {
         int rc = path_format(&path, err, "%s/%s", log_dir.text, d.names[i]);
-        if (rc == 0)
-            rc = fs->unlink(fs->ctx, path.text);
+        STEP(rc, fs->unlink(fs->ctx, path.text));
         if (rc == 0 || rc == -ENOENT)
             continue;
         errbuf_set(err, "%s: %s", path.text, fs_error_text(rc));

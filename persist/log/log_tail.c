@@ -82,8 +82,7 @@ int log_tail_read(const struct fsops *fs, const char *dir, struct log_tail *tail
     struct path path;
     int fd, rc = tail_path(dir, "", &path);
 
-    if (rc == 0)
-        rc = fs->open(fs->ctx, path.text, FS_READ, &fd);
+    STEP(rc, fs->open(fs->ctx, path.text, FS_READ, &fd));
     if (rc == -ENOENT)
         return LOG_OK;
     if (rc == 0) {
@@ -110,8 +109,7 @@ int log_tail_begin(const struct fsops *fs, const char *dir, uint64_t process)
     TRY(fs->open(fs->ctx, path.text, FS_WRITE | FS_CREATE, &fd));
     const struct record record = make_record(process, 0, here(fs, path.text));
     int rc = fs->size(fs->ctx, fd, &size);
-    if (rc == 0)
-        rc = fs_write_all(fs, fd, &record, sizeof(record), size / sizeof(record) * sizeof(record));
+    STEP(rc, fs_write_all(fs, fd, &record, sizeof(record), size / sizeof(record) * sizeof(record)));
     fs->close(fs->ctx, fd);
     return rc;
 }

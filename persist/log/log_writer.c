@@ -73,14 +73,11 @@ struct log_writer {
 #define GROWTH_MAX  (UINT64_C(4) << 20)
 #define LARGE_FRAME (256u << 10) /* 11 thousand adds */
 
-static void segment_path(const struct log_writer *w, bool named, struct path *path)
+static void segment_path(const struct log_writer *w, const char *kind, struct path *path)
 {
-    char name[LOG_SEGMENT_NAME];
+    char name[LOG_FILE_NAME];
 
-    if (named)
-        log_segment_name(w->segment.header.number, name);
-    else
-        log_draft_name(w->segment.header.number, name);
+    log_file_name(w->segment.header.number, kind, name);
     (void)path_format(path, NULL, "%s/%s", w->log_dir.text, name); /* log_writer_create() has checked that it fits */
 }
 
@@ -97,13 +94,13 @@ static int writer_fail(struct log_writer *w, int rc, const char *what, struct er
     bool draft = w->segment.fd >= 0 && !w->segment.named;
     struct path path;
 
-    segment_path(w, true, &path);
+    segment_path(w, LOG_SEGMENT, &path);
     errbuf_set(err, "%s: %s: %s", path.text, what,
                rc == -ESTALE ? "the data directory has been moved, removed or replaced" : fs_error_text(rc));
     close_segment(w);
     if (draft) {
         w->fs->unlink(w->fs->ctx, path.text); /* it may have got its name */
-        segment_path(w, false, &path);
+        segment_path(w, LOG_DRAFT, &path);
         w->fs->unlink(w->fs->ctx, path.text);
     }
     w->failed = true;
@@ -181,15 +178,14 @@ static int begin_draft(struct log_writer *w, struct errbuf *err)
     w->segment.header.salt = w->options.salt ^ w->segment.header.number * UINT64_C(0xc2b2ae3d27d4eb4f);
     if (rc != 0)
         return writer_fail(w, rc, "cannot be made", err);
-    segment_path(w, false, &path);
+    segment_path(w, LOG_DRAFT, &path);
     rc = w->fs->open(w->fs->ctx, path.text, FS_WRITE | FS_CREATE | FS_EXCLUSIVE, &w->segment.fd);
     if (rc != 0)
         w->segment.fd = -1;
     else
         rc = write_header(w);
     w->segment.offset = w->segment.filled = LOG_HEADER_BYTES;
-    if (rc == 0)
-        rc = fill_to(w, FIRST_BYTES);
+    STEP(rc, fill_to(w, FIRST_BYTES));
     return rc != 0 ? writer_fail(w, rc, "cannot start it", err) : 0;
 }
 
@@ -199,18 +195,15 @@ static int name_segment(struct log_writer *w, struct errbuf *err)
     struct path draft, path;
     int rc = 0;
 
-    segment_path(w, false, &draft);
-    segment_path(w, true, &path);
+    segment_path(w, LOG_DRAFT, &draft);
+    segment_path(w, LOG_SEGMENT, &path);
     if (w->sequence > w->synced) {
         w->segment.header.sealed = w->sequence;
         rc = write_header(w);
     }
-    if (rc == 0)
-        rc = w->fs->sync(w->fs->ctx, w->segment.fd);
-    if (rc == 0)
-        rc = w->fs->rename(w->fs->ctx, draft.text, path.text);
-    if (rc == 0)
-        rc = w->fs->sync_dir(w->fs->ctx, w->log_dir.text);
+    STEP(rc, w->fs->sync(w->fs->ctx, w->segment.fd));
+    STEP(rc, w->fs->rename(w->fs->ctx, draft.text, path.text));
+    STEP(rc, w->fs->sync_dir(w->fs->ctx, w->log_dir.text));
     if (rc != 0)
         return writer_fail(w, rc, "cannot start it", err);
     w->segment.named = true;
@@ -240,7 +233,7 @@ static bool current_is_there(const struct log_writer *w)
     uint64_t size = w->segment.filled;
     struct path path;
 
-    segment_path(w, true, &path);
+    segment_path(w, LOG_SEGMENT, &path);
     int rc = w->fs->is_at(w->fs->ctx, w->segment.fd, path.text);
     if (rc != -ESTALE && w->fs->size(w->fs->ctx, w->segment.fd, &size) != 0)
         size = w->segment.filled;
@@ -270,10 +263,8 @@ int log_writer_create(const struct log_writer_options *options, struct log_write
     w->buffer = malloc(BUFFER_BYTES);
     w->frame.sum = XXH3_createState();
     int rc = w->options.dir && w->buffer && w->frame.sum ? 0 : -ENOMEM;
-    if (rc == 0)
-        rc = path_format(&longest, NULL, "%s/log/%0*d", options->dir, LOG_SEGMENT_NAME, 0);
-    if (rc == 0)
-        rc = path_format(&w->log_dir, NULL, "%s/log", options->dir);
+    STEP(rc, path_format(&longest, NULL, "%s/log/%0*d", options->dir, LOG_FILE_NAME, 0));
+    STEP(rc, path_format(&w->log_dir, NULL, "%s/log", options->dir));
     if (rc != 0) {
         log_writer_destroy(w);
         return rc;
@@ -433,10 +424,8 @@ int log_writer_mark(struct log_writer *w, bool ends, struct errbuf *err)
     const struct log_frame mark = {.sequence = w->sequence + 1, .synced = w->synced, .has_controls = ends};
     size_t len = log_frame_head(&mark, w->segment.header.salt, bytes);
     int rc = make_room(w, len);
-    if (rc == 0)
-        rc = fs_write_all(w->fs, w->segment.fd, bytes, len, w->segment.offset);
-    if (rc == 0)
-        rc = w->fs->sync(w->fs->ctx, w->segment.fd);
+    STEP(rc, fs_write_all(w->fs, w->segment.fd, bytes, len, w->segment.offset));
+    STEP(rc, w->fs->sync(w->fs->ctx, w->segment.fd));
     if (rc != 0)
         return writer_fail(w, rc, "cannot mark its synced part", err);
     w->segment.offset += len;

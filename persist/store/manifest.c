@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -51,39 +50,6 @@ bool file_name_parse(const char *text, struct file_name *out)
     return true;
 }
 
-#define LINE_WITHOUT_NAME 600
-
-void manifest_text_deinit(struct manifest_text *text)
-{
-    free(text->ptr);
-    *text = (struct manifest_text){0};
-}
-
-int manifest_text_reserve(struct manifest_text *text, size_t more)
-{
-    size_t size = text->size ? text->size : 1024;
-
-    while (size - text->len < more)
-        size *= 2;
-    if (size == text->size)
-        return 0;
-    char *ptr = realloc(text->ptr, size);
-    if (!ptr)
-        return -ENOMEM;
-    text->ptr = ptr;
-    text->size = size;
-    return 0;
-}
-
-__attribute__((format(printf, 2, 3))) static void append(struct manifest_text *text, const char *fmt, ...)
-{
-    va_list args;
-
-    va_start(args, fmt);
-    text->len += (size_t)vsnprintf(text->ptr + text->len, text->size - text->len, fmt, args);
-    va_end(args);
-}
-
 void manifest_format_rate(double rate, char out[MANIFEST_RATE_SIZE])
 {
     for (int digits = 1; digits <= 17; digits++) {
@@ -116,12 +82,9 @@ uint64_t manifest_filter_newest(const struct manifest_filter *filter)
     return newest;
 }
 
-int manifest_format_magic(struct manifest_text *text)
+void manifest_format_magic(struct buf *text)
 {
-    if (manifest_text_reserve(text, LINE_WITHOUT_NAME) != 0)
-        return -ENOMEM;
-    append(text, MANIFEST_MAGIC "\n");
-    return 0;
+    buf_appendf(text, MANIFEST_MAGIC "\n");
 }
 
 int manifest_check_numbers(const struct manifest_save *save, struct errbuf *err)
@@ -138,93 +101,80 @@ int manifest_check_numbers(const struct manifest_save *save, struct errbuf *err)
 }
 
 /* The fields that only a layer in RedisBloom's layout has. */
-static void format_redisbloom(struct manifest_text *text, const struct manifest_layer *layer)
+static void format_redisbloom(struct buf *text, const struct manifest_layer *layer)
 {
     char rate[MANIFEST_RATE_SIZE], bpe[MANIFEST_RATE_SIZE];
 
     manifest_format_rate(layer->shape.error_rate, rate);
     manifest_format_rate(layer->shape.bpe, bpe);
-    append(text, " n2=%u spare=%u capacity=%" PRIu64 " error-rate=%s bpe=%s", layer->shape.n2, layer->shape.spare_bytes,
-           layer->shape.capacity, rate, bpe);
+    buf_appendf(text, " n2=%u spare=%u capacity=%" PRIu64 " error-rate=%s bpe=%s", layer->shape.n2,
+                layer->shape.spare_bytes, layer->shape.capacity, rate, bpe);
 }
 
-int manifest_format_filter(struct manifest_text *text, const struct manifest_filter *filter)
+void manifest_format_filter(struct buf *text, const struct manifest_filter *filter)
 {
     size_t encoded = name_encoded_len(filter->name, filter->name_len);
     char rate[MANIFEST_RATE_SIZE];
 
-    if (manifest_text_reserve(text, encoded + LINE_WITHOUT_NAME * (1 + (size_t)filter->nlayers)) != 0)
-        return -ENOMEM;
     manifest_format_rate(filter->params.error_rate, rate);
-    append(text, "filter id=%" PRIu64 " name=", filter->id);
-    name_encode(filter->name, filter->name_len, text->ptr + text->len);
-    text->len += encoded;
+    buf_appendf(text, "filter id=%" PRIu64 " name=", filter->id);
+    char *name = buf_reserve(text, encoded + 1); /* which may be empty */
+    if (name) {
+        name_encode(filter->name, filter->name_len, name);
+        buf_commit(text, encoded);
+    }
     if (filter->pack)
-        append(text, " pack=%" PRIu64 " offset=%" PRIu64, filter->pack, filter->pack_offset);
-    append(text, " capacity=%" PRIu64 " error-rate=%s expansion=%" PRIu32 " variant=%s", filter->params.capacity, rate,
-           filter->params.expansion, bloom_variant_name(filter->variant));
+        buf_appendf(text, " pack=%" PRIu64 " offset=%" PRIu64, filter->pack, filter->pack_offset);
+    buf_appendf(text, " capacity=%" PRIu64 " error-rate=%s expansion=%" PRIu32 " variant=%s", filter->params.capacity,
+                rate, filter->params.expansion, bloom_variant_name(filter->variant));
     if (bloom_layout_of(filter->variant)->own_numbers)
-        append(text, " options=%u", filter->params.redisbloom);
+        buf_appendf(text, " options=%u", filter->params.redisbloom);
     if (filter->params.window)
-        append(text, " window=%" PRIu64 " parts=%u window-flags=%u", filter->params.window, filter->params.window_parts,
-               filter->params.window_flags);
+        buf_appendf(text, " window=%" PRIu64 " parts=%u window-flags=%u", filter->params.window,
+                    filter->params.window_parts, filter->params.window_flags);
     if (bloom_params_is_cuckoo(&filter->params))
-        append(text, " iterations=%u", filter->params.iterations);
+        buf_appendf(text, " iterations=%u", filter->params.iterations);
     if (filter->params.key)
-        append(text, " key=%016" PRIx64, filter->params.key);
+        buf_appendf(text, " key=%016" PRIx64, filter->params.key);
     if (bloom_params_have_seed(&filter->params)) {
         manifest_format_rate(filter->params.tightening, rate);
-        append(text, " tightening=%s seed=", rate);
+        buf_appendf(text, " tightening=%s seed=", rate);
         for (unsigned i = 0; i < BLOOM_SEED_BYTES; i++)
-            append(text, "%02x", filter->params.seed.bytes[i]);
+            buf_appendf(text, "%02x", filter->params.seed.bytes[i]);
     }
-    append(text, " expires-ms=%" PRId64 " layers=%u\n", filter->expires_ms, filter->nlayers);
+    buf_appendf(text, " expires-ms=%" PRId64 " layers=%u\n", filter->expires_ms, filter->nlayers);
     for (unsigned i = 0; i < filter->nlayers; i++) {
         const struct manifest_layer *layer = &filter->layers[i];
-        append(text, "layer k=%u words=%" PRIu64 " items=%" PRIu64 " xxh3=%016" PRIx64, layer->shape.k,
-               layer->shape.nwords, layer->items, layer->xxh3);
+        buf_appendf(text, "layer k=%u words=%" PRIu64 " items=%" PRIu64 " xxh3=%016" PRIx64, layer->shape.k,
+                    layer->shape.nwords, layer->items, layer->xxh3);
         if (!filter->pack)
-            append(text, " file=%" PRIu64, layer->file);
+            buf_appendf(text, " file=%" PRIu64, layer->file);
         if (bloom_layout_of(filter->variant)->own_numbers)
             format_redisbloom(text, layer);
         if (bloom_params_have_turns(&filter->params))
-            append(text, " level=%u turn=%" PRIu64 " base=%" PRIu64 " started-us=%" PRId64, layer->shape.level,
-                   layer->turn.number, layer->turn.base, layer->turn.started_us);
-        append(text, "\n");
+            buf_appendf(text, " level=%u turn=%" PRIu64 " base=%" PRIu64 " started-us=%" PRId64, layer->shape.level,
+                        layer->turn.number, layer->turn.base, layer->turn.started_us);
+        buf_append(text, "\n", 1);
     }
-    return 0;
 }
 
-int manifest_format_gone(struct manifest_text *text, uint64_t id)
+void manifest_format_gone(struct buf *text, uint64_t id)
 {
-    if (manifest_text_reserve(text, LINE_WITHOUT_NAME) != 0)
-        return -ENOMEM;
-    append(text, "gone id=%" PRIu64 "\n", id);
-    return 0;
+    buf_appendf(text, "gone id=%" PRIu64 "\n", id);
 }
 
-int manifest_format_save(struct manifest_text *text, const struct manifest_save *save)
+void manifest_format_save(struct buf *text, const struct manifest_save *save)
 {
-    size_t lines = 1;
-
-    for (unsigned i = 0; i < DATABASES_MAX; i++)
-        lines += save->databases.is[i] != 0;
-    if (manifest_text_reserve(text, LINE_WITHOUT_NAME * lines) != 0)
-        return -ENOMEM;
     for (unsigned i = 0; i < DATABASES_MAX; i++)
         if (save->databases.is[i] != 0)
-            append(text, "database number=%u is=%u\n", i, databases_get(&save->databases, i));
-    append(text,
-           "save number=%" PRIu64 " next-id=%" PRIu64 " log=%" PRIu64 " control=%" PRIu64 " frame=%" PRIu64
-           " accepted=%" PRIu64 "\n",
-           save->number, save->next_id, save->log, save->control, save->frame, save->accepted);
-    return 0;
+            buf_appendf(text, "database number=%u is=%u\n", i, databases_get(&save->databases, i));
+    buf_appendf(text,
+                "save number=%" PRIu64 " next-id=%" PRIu64 " log=%" PRIu64 " control=%" PRIu64 " frame=%" PRIu64
+                " accepted=%" PRIu64 "\n",
+                save->number, save->next_id, save->log, save->control, save->frame, save->accepted);
 }
 
-int manifest_format_end(struct manifest_text *text, uint64_t nfilters, uint64_t xxh3)
+void manifest_format_end(struct buf *text, uint64_t nfilters, uint64_t xxh3)
 {
-    if (manifest_text_reserve(text, LINE_WITHOUT_NAME) != 0)
-        return -ENOMEM;
-    append(text, "end filters=%" PRIu64 " xxh3=%016" PRIx64 "\n", nfilters, xxh3);
-    return 0;
+    buf_appendf(text, "end filters=%" PRIu64 " xxh3=%016" PRIx64 "\n", nfilters, xxh3);
 }

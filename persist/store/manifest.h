@@ -16,6 +16,7 @@
 
 #include "bloom_filter.h"
 #include "bloom_window.h"
+#include "buf.h"
 #include "database.h"
 #include "errbuf.h"
 
@@ -31,9 +32,9 @@
 /* Of the layers of a filter that is in a pack, as Filter.db files, together. */
 #define MANIFEST_MAX_PACKED 65536
 
-/* ---- names of files ---- */
-
-/* The names of Bloomery's files in `filters`. Each has a number that is used once in the life of a data
+/* ---- the names of Bloomery's files in `filters` ----
+ *
+ * Each has a number that is used once in the life of a data
  * directory, so a name never means two files.
  *
  *     <layout>-<number>-big-Filter.db   a layer of a filter; the layout, na, me or ka, has Cassandra's spelling
@@ -41,9 +42,7 @@
  *     <number>.pack                     many small filters (pack.h)
  *     <number>.saved                    empty: the save of this number took place
  *
- * Files with other names are not the store's and are never touched.
- *
- * Thread: any. */
+ * Files with other names are not the store's and are never touched. */
 
 #define FILTERS_DIR    "filters"
 #define FILE_NAME_SIZE 48
@@ -66,8 +65,7 @@ bool file_name_parse(const char *text, struct file_name *out);
 enum manifest_status {
     MANIFEST_OK = 0,
     MANIFEST_DAMAGED = 1, /* the errbuf has the fault and the line */
-    MANIFEST_NEWER = 2, /* likewise: the version, or a field, is not known here. Damage can look like this, too, unless
-                         * a checksum holds */
+    MANIFEST_NEWER = 2,   /* likewise: of a version that is not known here */
 };
 
 /* In each message about a file of an unknown version, before the reason. Such a file is refused and left as it is: its
@@ -129,23 +127,12 @@ static inline struct file_name manifest_layer_file(const struct manifest_filter 
 
 /* ---- formatting ---- */
 
-struct manifest_text {
-    char *ptr; /* owned; not NUL-terminated */
-    size_t len;
-    size_t size;
-};
-
-void manifest_text_deinit(struct manifest_text *text);
-
-/* Room for `more` bytes after the text. 0 or -ENOMEM. */
-int manifest_text_reserve(struct manifest_text *text, size_t more);
-
-/* Each appends whole lines. 0 or -ENOMEM (nothing appended). */
-int manifest_format_magic(struct manifest_text *text);
-int manifest_format_filter(struct manifest_text *text, const struct manifest_filter *filter);
-int manifest_format_gone(struct manifest_text *text, uint64_t id); /* the records of this id before it are void */
-int manifest_format_save(struct manifest_text *text, const struct manifest_save *save);
-int manifest_format_end(struct manifest_text *text, uint64_t nfilters, uint64_t xxh3);
+/* Each appends whole lines. Without memory the buffer has failed (buf.h). */
+void manifest_format_magic(struct buf *text);
+void manifest_format_filter(struct buf *text, const struct manifest_filter *filter);
+void manifest_format_gone(struct buf *text, uint64_t id); /* the records of this id before it are void */
+void manifest_format_save(struct buf *text, const struct manifest_save *save);
+void manifest_format_end(struct buf *text, uint64_t nfilters, uint64_t xxh3);
 
 #define MANIFEST_RATE_SIZE 32
 void manifest_format_rate(double rate,
@@ -177,21 +164,19 @@ struct manifest_parser {
     /* internal */
     const struct manifest_sink *sink;
     int state;
-    bool unknown, intact; /* a line of a newer version has come, and then the last line, which is right */
-    uint64_t offset;      /* of the line being read */
+    uint64_t offset; /* of the line being read */
     unsigned layers_read;
     unsigned databases_read; /* the highest client's number so far, plus one; 0: none */
     uint64_t highest;        /* number of a file so far */
     struct manifest_filter filter;
-    struct manifest_text line;      /* the beginning of a line whose end has not come yet */
+    struct buf line;                /* the beginning of a line whose end has not come yet */
     struct manifest_real rate, bpe; /* as last read */
     char *name;
     size_t name_size;
     XXH3_state_t *hash;
 };
 
-/* For a whole MANIFEST. What follows a line of a newer version is not parsed: its feeding ends well, and
- * manifest_parser_finish() tells. 0 or -ENOMEM. */
+/* For a whole MANIFEST. 0 or -ENOMEM. */
 int manifest_parser_init(struct manifest_parser *parser, const struct manifest_sink *sink);
 
 /* For records of filters out of the middle of a MANIFEST that has been verified as a whole, or out of the log; feeding
@@ -203,6 +188,5 @@ void manifest_parser_deinit(struct manifest_parser *parser);
 /* An enum manifest_status, -ENOMEM, or the result of a callback. */
 int manifest_parser_feed(struct manifest_parser *parser, const char *bytes, size_t len, struct errbuf *err);
 
-/* The end of the file: MANIFEST_OK only if the last line was there and right; MANIFEST_NEWER only if the checksum
- * holds: nobody has changed the text since a newer version wrote it. */
+/* The end of the file: MANIFEST_OK only if the last line was there and right, otherwise MANIFEST_DAMAGED. */
 int manifest_parser_finish(struct manifest_parser *parser, struct errbuf *err);

@@ -1,11 +1,8 @@
 #include "manifest_file.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "id_map.h"
 
 #define WINDOW_BYTES 65536
 #define FLUSH_BYTES  65536
@@ -101,63 +98,10 @@ int manifest_file_parse(const struct fsops *fs, int fd, struct manifest_parser *
     return rc != 0 ? rc : manifest_parser_finish(parser, err);
 }
 
-/* ---- valid filters ---- */
-
-/* Of each id with "gone" lines: the number of its records that are void. These are the first ones. */
-struct visit {
-    const struct manifest_sink *sink;
-    struct id_map gone;
-    bool collecting;
-};
-
-static int visit_filter(void *ctx, const struct manifest_filter *filter, struct errbuf *err)
-{
-    struct visit *visit = ctx;
-    uintptr_t count = visit->collecting ? 1 : (uintptr_t)id_map_get(&visit->gone, filter->id);
-
-    if (count == 0)
-        return visit->sink->on_filter(visit->sink->ctx, filter, err);
-    return visit->collecting ? 0 : id_map_set(&visit->gone, filter->id, (void *)(count - 1));
-}
-
-static int visit_gone(void *ctx, uint64_t id, struct errbuf *err)
-{
-    struct visit *visit = ctx;
-    uintptr_t count = (uintptr_t)id_map_get(&visit->gone, id);
-
-    (void)err;
-    return visit->collecting ? id_map_set(&visit->gone, id, (void *)(count + 1)) : 0;
-}
-
-static int visit_pass(const struct fsops *fs, int fd, struct visit *visit, struct manifest_save *save_out,
-                      struct errbuf *err)
-{
-    const struct manifest_sink sink = {.on_filter = visit_filter, .on_gone = visit_gone, .ctx = visit};
-    struct manifest_parser parser;
-    int rc = manifest_parser_init(&parser, &sink);
-
-    STEP(rc, manifest_file_parse(fs, fd, &parser, err));
-    if (save_out)
-        *save_out = parser.save;
-    manifest_parser_deinit(&parser);
-    return rc;
-}
-
-int manifest_file_visit(const struct fsops *fs, int fd, const struct manifest_sink *sink,
-                        struct manifest_save *save_out, struct errbuf *err)
-{
-    struct visit visit = {.sink = sink, .collecting = true};
-    int rc = visit_pass(fs, fd, &visit, save_out, err);
-
-    visit.collecting = false;
-    STEP(rc, visit_pass(fs, fd, &visit, NULL, err));
-    id_map_deinit(&visit.gone);
-    return rc;
-}
-
 int record_writer_init(struct record_writer *writer, const struct fsops *fs, int fd)
 {
     *writer = (struct record_writer){.fs = fs, .fd = fd};
+    buf_init(&writer->pending, SIZE_MAX);
     writer->hash = XXH3_createState();
     if (!writer->hash)
         return -ENOMEM;
@@ -167,41 +111,45 @@ int record_writer_init(struct record_writer *writer, const struct fsops *fs, int
 
 void record_writer_deinit(struct record_writer *writer)
 {
-    manifest_text_deinit(&writer->pending);
+    buf_deinit(&writer->pending);
     XXH3_freeState(writer->hash);
     writer->hash = NULL;
 }
 
 int record_written(struct record_writer *writer)
 {
-    struct manifest_text *pending = &writer->pending;
+    struct buf *pending = &writer->pending;
 
-    XXH3_64bits_update(writer->hash, pending->ptr + writer->hashed, pending->len - writer->hashed);
-    writer->hashed = pending->len;
-    return pending->len >= FLUSH_BYTES ? record_writer_flush(writer) : 0;
+    if (buf_failed(pending))
+        return -ENOMEM;
+    XXH3_64bits_update(writer->hash, pending->data + writer->hashed, buf_len(pending) - writer->hashed);
+    writer->hashed = buf_len(pending);
+    return buf_len(pending) >= FLUSH_BYTES ? record_writer_flush(writer) : 0;
 }
 
 int record_writer_flush(struct record_writer *writer)
 {
-    TRY(fs_write_all(writer->fs, writer->fd, writer->pending.ptr, writer->pending.len, writer->offset));
-    writer->offset += writer->pending.len;
-    writer->pending.len = 0;
+    struct buf *pending = &writer->pending;
+
+    if (buf_failed(pending))
+        return -ENOMEM;
+    TRY(fs_write_all(writer->fs, writer->fd, pending->data, buf_len(pending), writer->offset));
+    writer->offset += buf_len(pending);
     writer->hashed = 0;
+    buf_truncate(pending, 0);
     return 0;
 }
 
 int record_copy(struct record_writer *writer, int fd, uint64_t from, uint64_t to, bool keep, XXH3_state_t *hash)
 {
-    struct manifest_text *pending = &writer->pending;
-
     while (from < to) {
         size_t len = to - from < WINDOW_BYTES ? (size_t)(to - from) : WINDOW_BYTES;
-        if (manifest_text_reserve(pending, len) != 0)
+        char *lines = buf_reserve(&writer->pending, len);
+        if (!lines)
             return -ENOMEM;
-        char *lines = pending->ptr + pending->len;
         TRY(fs_read_all(writer->fs, fd, lines, len, from));
         XXH3_64bits_update(hash, lines, len);
-        pending->len += keep ? len : 0;
+        buf_commit(&writer->pending, keep ? len : 0);
         TRY(keep ? record_written(writer) : 0);
         from += len;
     }

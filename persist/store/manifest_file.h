@@ -29,14 +29,8 @@ void record_reader_deinit(struct record_reader *reader);
 int record_read(struct record_reader *reader, uint64_t offset, const struct manifest_filter **filter_out,
                 struct errbuf *err);
 
-/* Feeds the whole file to a parser. MANIFEST_NEWER only if the checksum holds. An enum manifest_status, -errno, or the
- * result of a callback of the parser. */
+/* Feeds the whole file to a parser. An enum manifest_status, -errno, or the result of a callback of the parser. */
 int manifest_file_parse(const struct fsops *fs, int fd, struct manifest_parser *parser, struct errbuf *err);
-
-/* Verifies the whole file, then passes each valid filter to the sink, whose on_gone is not called. store_verify()
- * verifies more: two filters with one id, for instance. As manifest_file_parse(). */
-int manifest_file_visit(const struct fsops *fs, int fd, const struct manifest_sink *sink,
-                        struct manifest_save *save_out, struct errbuf *err);
 
 /* ---- appending ---- */
 
@@ -44,9 +38,9 @@ int manifest_file_visit(const struct fsops *fs, int fd, const struct manifest_si
 struct record_writer {
     const struct fsops *fs;
     int fd;
-    uint64_t offset;              /* of `pending` in the file */
-    size_t hashed;                /* bytes of `pending` that the hash has taken */
-    struct manifest_text pending; /* append to it with manifest_format_*(), then call record_written() */
+    uint64_t offset;    /* of `pending` in the file */
+    size_t hashed;      /* bytes of `pending` that the hash has taken */
+    struct buf pending; /* append to it with manifest_format_*(), then call record_written() */
     XXH3_state_t *hash;
 };
 
@@ -56,10 +50,11 @@ void record_writer_deinit(struct record_writer *writer);
 /* The offset that the next line will have. */
 static inline uint64_t record_writer_offset(const struct record_writer *writer)
 {
-    return writer->offset + writer->pending.len;
+    return writer->offset + buf_len(&writer->pending);
 }
 
-/* Called after lines were appended: hashes them, and writes them once there are many. 0 or -errno. */
+/* Called after lines were appended: hashes them, and writes them once there are many. 0 or -errno: -ENOMEM also if one
+ * of them could not be appended. */
 int record_written(struct record_writer *writer);
 int record_writer_flush(struct record_writer *writer);
 

@@ -4,7 +4,6 @@
 #include <inttypes.h>
 #include <limits.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,7 +27,6 @@ enum state { AT_MAGIC, AT_ENTRY, AT_LAYER, AT_LAST, AT_END };
 struct scan {
     const char *begin, *p, *end;
     const char *expected; /* NULL while there is no fault */
-    bool unknown;         /* the fault is a variant that is not known */
 };
 
 /* Inline: the length and the bytes of a constant text then cost no call. A MANIFEST has a million lines. */
@@ -134,30 +132,9 @@ static enum bloom_variant scan_variant(struct scan *scan, const char *key)
     size_t len;
     const char *word = scan_word(scan, key, &len);
 
-    if (!scan->expected && !bloom_variant_parse(word, len, &variant)) {
+    if (!scan->expected && !bloom_variant_parse(word, len, &variant))
         scan->expected = key;
-        scan->unknown = len > 0;
-    }
     return variant;
-}
-
-/* Whether a field is there that this version does not know, or a variant. */
-static bool is_unknown(const struct scan *scan)
-{
-    static const char letters[] = "abcdefghijklmnopqrstuvwxyz0123456789-";
-    static const char known[] =
-        " name= pack= offset= capacity= error-rate= expansion= variant= options= window= parts= "
-        "window-flags= iterations= key= tightening= seed= expires-ms= layers= words= items= xxh3= file= n2= "
-        "spare= bpe= level= turn= base= started-us= is= next-id= log= control= frame= accepted=";
-    const char *p = scan->p;
-
-    if (scan->unknown || p == scan->end || *p++ != ' ')
-        return scan->unknown;
-    while (p < scan->end && *p && strchr(letters, *p))
-        p++;
-    if (p == scan->p + 1 || p == scan->end || *p != '=')
-        return false;
-    return !memmem(known, sizeof(known) - 1, scan->p, (size_t)(p + 1 - scan->p));
 }
 
 static int scan_end(struct scan *scan, const char *what, struct errbuf *err)
@@ -166,9 +143,6 @@ static int scan_end(struct scan *scan, const char *what, struct errbuf *err)
         scan->expected = "the end of the line";
     if (!scan->expected)
         return MANIFEST_OK;
-    if (is_unknown(scan))
-        return errbuf_fail(err, MANIFEST_NEWER, "what is at column %zu is not known to this version",
-                           (size_t)(scan->p - scan->begin) + 1);
     return errbuf_fail(err, MANIFEST_DAMAGED, "not %s: expected '%s' with a valid value at column %zu", what,
                        scan->expected[0] == ' ' ? scan->expected + 1 : scan->expected,
                        (size_t)(scan->p - scan->begin) + 1);
@@ -362,46 +336,36 @@ static int parse_magic(struct manifest_parser *parser, const char *line, size_t 
     if (len == strlen(MANIFEST_MAGIC) && memcmp(line, MANIFEST_MAGIC, len) == 0)
         return MANIFEST_OK;
     if (len > stem && memcmp(line, MANIFEST_MAGIC, stem) == 0)
-        errbuf_set(err, "format version '%.*s' is unknown; this program knows version 1",
-                   (int)(len - stem < 20 ? len - stem : 20), line + stem);
-    else
-        errbuf_set(err, "not a MANIFEST: it does not begin with '%s'", MANIFEST_MAGIC);
-    return len > stem && memcmp(line, MANIFEST_MAGIC, stem) == 0 ? MANIFEST_NEWER : MANIFEST_DAMAGED;
+        return errbuf_fail(err, MANIFEST_NEWER,
+                           WRITTEN_BY_NEWER ": format version '%.*s' is unknown; this program knows version 1",
+                           (int)(len - stem < 20 ? len - stem : 20), line + stem);
+    return errbuf_fail(err, MANIFEST_DAMAGED, "not a MANIFEST: it does not begin with '%s'", MANIFEST_MAGIC);
 }
 
 static int parse_end(struct manifest_parser *parser, const char *line, size_t len, struct errbuf *err)
 {
-    struct manifest_text right = {0};
-    int rc;
+    struct buf right;
+    int rc = MANIFEST_OK;
 
     parser->end_offset = parser->offset;
     parser->digest = XXH3_64bits_digest(parser->hash);
-    rc = manifest_format_end(&right, parser->nfilters, parser->digest);
-    if (rc == 0 && (len + 1 != right.len || memcmp(line, right.ptr, len) != 0)) {
+    buf_init(&right, SIZE_MAX);
+    manifest_format_end(&right, parser->nfilters, parser->digest);
+    if (buf_failed(&right)) {
+        rc = -ENOMEM;
+    } else if (len + 1 != buf_len(&right) || memcmp(line, right.data, len) != 0) {
         errbuf_set(err, "checksum or counts differ from the lines before: '%.*s', but it should be '%.*s'",
-                   (int)(len < 100 ? len : 100), line, (int)(right.len - 1), right.ptr);
+                   (int)(len < 100 ? len : 100), line, (int)(buf_len(&right) - 1), right.data);
         rc = MANIFEST_DAMAGED;
     }
     parser->state = AT_END;
-    manifest_text_deinit(&right);
+    buf_deinit(&right);
     return rc;
 }
 
 static bool begins_with(const char *line, size_t len, const char *word)
 {
     return len >= strlen(word) && memcmp(line, word, strlen(word)) == 0;
-}
-
-/* Not one that a newer version may have added. */
-static bool is_known_line(const char *line, size_t len)
-{
-    static const char *const words[] = {"bloomery-manifest ", "filter ", "layer ", "gone ",
-                                        "database ",          "save ",   "end "};
-    bool is = len == 0 || line[0] < 'a' || line[0] > 'z';
-
-    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
-        is |= begins_with(line, len, words[i]);
-    return is || !memchr(line, ' ', len);
 }
 
 static int parse_line(struct manifest_parser *parser, const char *line, size_t len, struct errbuf *err)
@@ -428,8 +392,7 @@ static int parse_line(struct manifest_parser *parser, const char *line, size_t l
         return parse_gone(parser, &scan, err);
     if (parser->hash && begins_with(line, len, "save ")) /* there is none in a text of filters alone */
         return parse_save(parser, &scan, err);
-    return errbuf_fail(err, is_known_line(line, len) ? MANIFEST_DAMAGED : MANIFEST_NEWER,
-                       "'%.*s' cannot begin a line here", (int)(len < 40 ? len : 40), line);
+    return errbuf_fail(err, MANIFEST_DAMAGED, "'%.*s' cannot begin a line here", (int)(len < 40 ? len : 40), line);
 }
 
 /* ---- feeding ---- */
@@ -437,6 +400,7 @@ static int parse_line(struct manifest_parser *parser, const char *line, size_t l
 void manifest_parser_init_at(struct manifest_parser *parser, const struct manifest_sink *sink, uint64_t offset)
 {
     memset(parser, 0, sizeof(*parser));
+    buf_init(&parser->line, MANIFEST_MAX_LINE);
     parser->sink = sink;
     manifest_parser_restart(parser, offset);
 }
@@ -446,7 +410,7 @@ void manifest_parser_restart(struct manifest_parser *parser, uint64_t offset)
     parser->state = AT_ENTRY;
     parser->offset = offset;
     parser->line_number = 1;
-    parser->line.len = 0;
+    buf_truncate(&parser->line, 0);
 }
 
 int manifest_parser_init(struct manifest_parser *parser, const struct manifest_sink *sink)
@@ -462,38 +426,20 @@ int manifest_parser_init(struct manifest_parser *parser, const struct manifest_s
 
 void manifest_parser_deinit(struct manifest_parser *parser)
 {
-    manifest_text_deinit(&parser->line);
+    buf_deinit(&parser->line);
     free(parser->name);
     XXH3_freeState(parser->hash);
     parser->name = NULL;
     parser->hash = NULL;
 }
 
-/* In each version of the format the last line is the same. */
-static void skip_line(struct manifest_parser *parser, const char *line, size_t len)
-{
-    char text[128] = "";
-    uint64_t digest;
-
-    if (len < sizeof(text))
-        memcpy(text, line, len);
-    parser->intact =
-        sscanf(text, "end filters=%*u xxh3=%16" SCNx64, &digest) == 1 && XXH3_64bits_digest(parser->hash) == digest;
-}
-
 static int take_line(struct manifest_parser *parser, const char *line, size_t len, struct errbuf *err)
 {
-    int rc = 0;
+    int rc = parse_line(parser, line, len, err);
 
-    if (parser->unknown)
-        skip_line(parser, line, len);
-    else
-        rc = parse_line(parser, line, len, err);
     if (rc == MANIFEST_DAMAGED || rc == MANIFEST_NEWER)
         errbuf_prefix(err, "line %" PRIu64, parser->line_number);
-    if (rc == MANIFEST_NEWER && parser->hash)
-        parser->unknown = true;
-    else if (rc != 0)
+    if (rc != 0)
         return rc;
     if (parser->hash) {
         XXH3_64bits_update(parser->hash, line, len);
@@ -506,15 +452,10 @@ static int take_line(struct manifest_parser *parser, const char *line, size_t le
 
 static int keep_rest(struct manifest_parser *parser, const char *bytes, size_t len, struct errbuf *err)
 {
-    if (parser->line.len + len > MANIFEST_MAX_LINE)
+    if (buf_len(&parser->line) + len > MANIFEST_MAX_LINE)
         return errbuf_fail(err, MANIFEST_DAMAGED, "line %" PRIu64 ": too long", parser->line_number);
-    if (len == 0)
-        return 0;
-    if (manifest_text_reserve(&parser->line, len) != 0)
-        return -ENOMEM;
-    memcpy(parser->line.ptr + parser->line.len, bytes, len);
-    parser->line.len += len;
-    return 0;
+    buf_append(&parser->line, bytes, len);
+    return buf_failed(&parser->line) ? -ENOMEM : 0;
 }
 
 int manifest_parser_feed(struct manifest_parser *parser, const char *bytes, size_t len, struct errbuf *err)
@@ -524,12 +465,12 @@ int manifest_parser_feed(struct manifest_parser *parser, const char *bytes, size
         size_t part = newline ? (size_t)(newline - bytes) : len;
         int rc;
 
-        if (!newline || parser->line.len > 0) {
+        if (!newline || buf_len(&parser->line) > 0) {
             rc = keep_rest(parser, bytes, part, err);
             if (rc == 0 && newline)
-                rc = take_line(parser, parser->line.ptr, parser->line.len, err);
+                rc = take_line(parser, parser->line.data, buf_len(&parser->line), err);
             if (newline)
-                parser->line.len = 0;
+                buf_truncate(&parser->line, 0);
         } else {
             rc = take_line(parser, bytes, part, err);
         }
@@ -543,15 +484,11 @@ int manifest_parser_feed(struct manifest_parser *parser, const char *bytes, size
 
 int manifest_parser_finish(struct manifest_parser *parser, struct errbuf *err)
 {
-    if (parser->unknown && parser->intact && parser->line.len == 0)
-        errbuf_prefix(err, WRITTEN_BY_NEWER);
-    if (parser->unknown)
-        return parser->intact && parser->line.len == 0 ? MANIFEST_NEWER : MANIFEST_DAMAGED;
-    if (parser->state == AT_END && parser->line.len == 0)
+    if (parser->state == AT_END && buf_len(&parser->line) == 0)
         return MANIFEST_OK;
     if (parser->state == AT_END)
         errbuf_set(err, "line %" PRIu64 ": something follows the last line", parser->line_number);
-    else if (parser->offset == 0 && parser->line.len == 0)
+    else if (parser->offset == 0 && buf_len(&parser->line) == 0)
         errbuf_set(err, "line 1: the file is empty; if the directory is a copy of one in use, copy again");
     else
         errbuf_set(err, "line %" PRIu64 ": the file ends here, before its last line", parser->line_number);

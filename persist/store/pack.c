@@ -213,7 +213,7 @@ static int fill_window(struct pack_reader *reader, struct pack_window *window, u
 }
 
 int pack_read(struct pack_reader *reader, uint64_t number, uint64_t offset, size_t len, const unsigned char **bytes_out,
-              size_t *have_out, struct errbuf *err)
+              struct errbuf *err)
 {
     struct pack_window *window;
     int rc = find_window(reader, number, &window);
@@ -227,11 +227,8 @@ int pack_read(struct pack_reader *reader, uint64_t number, uint64_t offset, size
         return errbuf_fail(err, rc, FILTERS_DIR "/%" PRIu64 ".pack: %s%s", number,
                            rc == -ENOENT ? "missing" : "cannot read: ", rc == -ENOENT ? "" : fs_error_text(rc));
     }
-    size_t have = window->len - (size_t)(offset - window->offset);
     *bytes_out = window->buf + (offset - window->offset);
-    if (have_out)
-        *have_out = have < len ? have : len;
-    if (have >= len)
+    if (window->len - (size_t)(offset - window->offset) >= len)
         return 0;
     return errbuf_fail(err, FS_ENDS, FILTERS_DIR "/%" PRIu64 ".pack: ends before byte %" PRIu64, number, offset + len);
 }

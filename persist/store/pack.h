@@ -88,10 +88,10 @@ struct pack_reader {
 void pack_reader_init(struct pack_reader *reader, const struct fsops *fs, const char *dir);
 void pack_reader_deinit(struct pack_reader *reader);
 
-/* `len` bytes, at most MANIFEST_MAX_PACKED, valid until the next call. 0, FS_ENDS (`have_out`, may be NULL: the number
- * of bytes at `bytes_out`), or -errno. The errbuf names the file when it is not 0. */
+/* `len` bytes, at most MANIFEST_MAX_PACKED, valid until the next call. 0, FS_ENDS or -errno. The errbuf names the file
+ * when it is not 0. */
 int pack_read(struct pack_reader *reader, uint64_t number, uint64_t offset, size_t len, const unsigned char **bytes_out,
-              size_t *have_out, struct errbuf *err);
+              struct errbuf *err);
 
 /* A record as it is in a pack, found without a MANIFEST. */
 struct pack_record {

@@ -8,12 +8,11 @@
  *
  * A file is written once, under a number that no other file ever has, and never changes; the MANIFEST alone says which
  * files count. A filter whose files cannot be trusted is quarantined: its files and its record stay through all saves
- * until store_forget(). Files whose names are not the store's are never touched.
+ * that are told of it. Files whose names are not the store's are never touched.
  *
- * Lifetime: store_open() to store_close(). Thread: "pool"; one call at a time on a store, except store_forget(),
- * store_next_id(), store_number(), store_still_ours(), store_write(), store_published(), store_discard(),
- * store_has_bits(), store_read_bits() and store_quarantine(), which any thread may call at any time, also during a
- * save.
+ * Lifetime: store_open() to store_close(). Thread: "pool"; one call at a time on a store, except store_next_id(),
+ * store_number(), store_still_ours(), store_write(), store_published(), store_discard(), store_has_bits(),
+ * store_read_bits() and store_quarantine(), which any thread may call at any time, also during a save.
  *
  * Errors: 0; a negative -errno for a call that the system refused; a positive enum store_status. The errbuf always has
  * the reason and names the file. */
@@ -74,6 +73,13 @@ int store_open(const char *dir, const struct store_options *options, struct stor
 int store_verify(const char *dir, const struct store_options *options, struct errbuf *err)
     __attribute__((warn_unused_result));
 
+/* Verifies the MANIFEST likewise, and passes each filter in it to the sink (manifest.h), whose on_gone is not called.
+ * As store_verify(), or the result of the sink. `save_out` may be NULL. */
+struct manifest_sink;
+struct manifest_save;
+int store_visit(const char *dir, const struct store_options *options, const struct manifest_sink *sink,
+                struct manifest_save *save_out, struct errbuf *err) __attribute__((warn_unused_result));
+
 /* Gives the lock back. Saves nothing. NULL is fine. */
 void store_close(struct store *store);
 
@@ -92,9 +98,9 @@ struct store_checkpoint store_checkpoint(const struct store *store);
 
 uint64_t store_opened_bytes(const struct store *store); /* of the Filter.db files that store_open() found in it */
 
-/* Whether the committed MANIFEST holds a filter of this name; in `id_out` (may be NULL) its id. 0 or STORE_NOT_FOUND,
- * or -errno when the MANIFEST cannot be read any more. */
-int store_find(struct store *store, const char *name, size_t name_len, uint64_t *id_out, struct errbuf *err);
+/* Whether the committed MANIFEST holds a filter of this name: 0 or STORE_NOT_FOUND, or -errno when the MANIFEST cannot
+ * be read any more. */
+int store_find(struct store *store, const char *name, size_t name_len, struct errbuf *err);
 
 /* ---- saving ---- */
 
@@ -111,7 +117,7 @@ struct store_item {
 };
 
 /* The filters of a save: all that next() yields. Filters of the last save that are not yielded are gone and are
- * removed, unless `keep_unlisted` or quarantined. The last item with an id counts: a filter that is renamed during the
+ * removed, unless `keep_unlisted`. The last item with an id counts: a filter that is renamed during the
  * walk is yielded again, a deleted one is yielded with a NULL filter. Adds may continue all the time. */
 struct store_source {
     int (*next)(void *ctx, struct store_item *item_out); /* 1, 0 at the end, -errno: the save fails */
@@ -188,7 +194,3 @@ int store_read_bits(struct store *store, uint64_t id, struct bloom_filter *filte
 /* The filter's file is damaged: it is quarantined, as one that could not be loaded. The caller yields it as such from
  * now on, and it is in the last save. Calls no callback and does not block on the disk. */
 void store_quarantine(struct store *store, uint64_t id);
-
-/* Gives up a quarantined filter (an operator deletes it): the next save leaves it out and keeps its files in
- * quarantine/. 0, or STORE_NOT_FOUND when no quarantined filter has this id. Takes effect at once, costs nothing. */
-int store_forget(struct store *store, uint64_t id);

@@ -1,8 +1,6 @@
 /* A save, second part: the records of all filters that have not changed are copied into the new MANIFEST as they are,
  * and it is made valid by renaming it. The save takes place with the rename; then superseded files go. */
 #include <errno.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "store_internal.h"
 #include "check.h"
@@ -13,62 +11,15 @@
 
 /* ---- which filters ---- */
 
-/* A filter that was yielded before it was given up is in this save, and so are its files; the next leaves it out. */
-static void leave_out(struct save *save)
-{
-    struct store *store = save->store;
-
-    lock_take(&store->lock);
-    for (size_t i = 0; i < store->fates.nslots; i++) {
-        struct fate *fate = store->fates.slots[i].value;
-        if (fate && fate->state == FATE_GIVEN_UP && !index_get(&save->next, fate->id))
-            fate->state = FATE_LEFT_OUT;
-    }
-    lock_give(&store->lock);
-}
-
-/* A filter that store_write() had written before a crash, and that could not be loaded: the source lacks it. */
-static int settle_written(struct save *save, const struct fate *written, struct errbuf *err)
-{
-    struct parsed_record parsed;
-    int rc = parsed_record_init(&parsed, written->text, written->len, err);
-
-    if (rc == 0 && written->state == FATE_LEFT_OUT)
-        rc = save_keep_files(save, parsed.filter, err);
-    else if (rc == 0)
-        rc = save_add_record(save, parsed.filter, INDEX_TAKEN, err);
-    parsed_record_deinit(&parsed);
-    return rc;
-}
-
-static int settle_entry(struct save *save, const struct index_entry *entry, struct errbuf *err)
-{
-    const struct manifest_filter *filter;
-
-    enum fate_state state = fate_state(save->store, entry->id);
-
-    if (state != FATE_LEFT_OUT)
-        return state >= FATE_QUARANTINED || save->source->keep_unlisted ? save_carry(save, entry, err) : 0;
-    TRY(record_read(&save->committed, entry->offset, &filter, err));
-    return save_keep_files(save, filter, err);
-}
-
-/* Filters that the source has not yielded: some stay, of others only the files are kept. */
+/* Filters that the source has not yielded are gone, unless it lists only some. */
 static int settle_others(struct save *save, struct errbuf *err)
 {
     const struct store_index *index = &save->store->committed.index;
-    struct fate **written = NULL;
-    size_t nwritten = 0;
     int rc = 0;
 
-    for (size_t i = 0; i < index->count && rc == 0; i++)
+    for (size_t i = 0; save->source->keep_unlisted && i < index->count && rc == 0; i++)
         if (!index_get(&save->next, index->entries[i].id))
-            rc = settle_entry(save, &index->entries[i], err);
-    if (rc == 0 && (rc = fates_list(save->store, FATE_QUARANTINED, &save->next, &written, &nwritten)) != 0)
-        errbuf_set(err, "out of memory");
-    for (size_t i = 0; i < nwritten && rc == 0; i++)
-        rc = settle_written(save, written[i], err);
-    free(written);
+            rc = save_carry(save, &index->entries[i], err);
     return rc;
 }
 
@@ -232,12 +183,12 @@ static int write_manifest(struct commit *commit, struct errbuf *err)
     save->summary->filters = commit->made.index.count;
     fill_header(commit);
     TRY(manifest_check_numbers(&commit->made.save, err));
-    int rc = manifest_format_save(&manifest->pending, &commit->made.save);
-    STEP(rc, record_written(manifest));
+    manifest_format_save(&manifest->pending, &commit->made.save);
+    int rc = record_written(manifest);
     if (rc == 0) {
         commit->made.end_offset = record_writer_offset(manifest);
         commit->made.digest = record_writer_digest(manifest);
-        rc = manifest_format_end(&manifest->pending, commit->made.index.count, commit->made.digest);
+        manifest_format_end(&manifest->pending, commit->made.index.count, commit->made.digest);
     }
     STEP(rc, record_writer_flush(manifest));
     STEP(rc, save->fs->sync(save->fs->ctx, manifest->fd));
@@ -328,10 +279,8 @@ static void adopt(struct commit *commit)
 int save_commit(struct save *save, struct errbuf *err)
 {
     struct commit commit = {.save = save, .made = {.fd = -1, .index.seed = save->store->committed.index.seed}};
-    int rc;
+    int rc = settle_others(save, err);
 
-    leave_out(save);
-    rc = settle_others(save, err);
     STEP(rc, sync_files(save, err));
     STEP(rc, find_superseded(save, err));
     STEP(rc, write_manifest(&commit, err));

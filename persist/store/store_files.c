@@ -2,7 +2,6 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "alloc.h"
 #include "lock.h"
@@ -171,16 +170,12 @@ void store_remove_again(struct store *store)
     file_list_deinit(&list);
 }
 
-/* ---- files that the MANIFEST does not name ---- */
-
-/* Files in `filters` that no MANIFEST names.
+/* ---- files that the MANIFEST does not name ----
  *
  * A file with a number up to the MANIFEST's has been superseded; one with a higher number is the rest of a save that
  * did not end. Both are removed by a start. But if an operator has put back an older MANIFEST, the higher numbers are
  * the newest filters. So a committed save leaves a mark, `<number>.saved`, which replaces the previous mark, and a
  * start refuses a mark newer than the MANIFEST. */
-
-/* ---- marks ---- */
 
 static int visit_mark(void *ctx, const char *name)
 {
@@ -310,7 +305,7 @@ int sweep_start(struct store *store, struct store_load_summary *counts, struct e
         rc = store->fs->list(store->fs->ctx, path.text, visit_file, &sweep);
         if (rc == -ENOENT) { /* every filter is quarantined; the next save needs it */
             rc = store->fs->mkdir(store->fs->ctx, path.text);
-            rc = rc == 0 ? store->fs->sync_dir(store->fs->ctx, store->dir) : rc;
+            STEP(rc, store->fs->sync_dir(store->fs->ctx, store->dir));
         }
         if (rc == 0)
             sweep_set_mark(store);

@@ -1,7 +1,7 @@
 /* store_internal: the state of a store, which its parts share. Internal to persist.
  *
  *     store_open.c    opens and closes a store     store_save.c        walks the source of a save
- *     store_load.c    loads the filters            store_kept.c        checks and keeps files of the last save
+ *     store_load.c    loads the filters            store_kept.c        checks the files of the last save
  *     store_reading.c reads bits, at any time      store_commit.c      makes a save valid
  *     store_files.c   makes and removes files      store_pack.c        keeps the table of packs
  *     store_write.c   writes single filters, and knows the fates of filters
@@ -146,15 +146,12 @@ void sweep_set_mark(struct store *store);
 
 /* ---- filters whose fate the committed MANIFEST alone does not tell (store_write.c) ---- */
 
-/* From FATE_QUARANTINED on the files cannot be trusted. */
 enum fate_state {
     FATE_SAVED,       /* none of these: the MANIFEST tells all, or nothing */
     FATE_PRIVATE,     /* store_write() has put its files on the disk; the caller has yet to publish it */
     FATE_PUBLISHED,   /* published, maybe during the running save: the walk may have missed it */
     FATE_DUE,         /* it is gone, unless the walk of the running save yields it */
-    FATE_QUARANTINED, /* it stays in each save */
-    FATE_GIVEN_UP,    /* an operator has deleted it; it is in the running save if that has yielded it before */
-    FATE_LEFT_OUT,    /* the same, and the running save does without it */
+    FATE_QUARANTINED, /* its files cannot be trusted; it stays in each save whose walk yields it */
 };
 
 struct fate {
@@ -168,7 +165,7 @@ struct fate {
 enum fate_state fate_state(struct store *store, uint64_t id);
 
 /* The caller has the store's lock. 0 or -ENOMEM. */
-int fate_quarantine(struct store *store, uint64_t id, enum fate_state state);
+int fate_quarantine(struct store *store, uint64_t id);
 
 /* A record that is not in a MANIFEST. `filter` is valid until the deinit. 0, -EINVAL (not a record) or -ENOMEM. */
 struct parsed_record {
@@ -182,10 +179,8 @@ void parsed_record_deinit(struct parsed_record *parsed);
 /* The filter with this id and a record of its own, valid until the running save ends. NULL: none. */
 struct fate *written_find(struct store *store, uint64_t id);
 
-/* The fates with records and these states, in an array to be freed; they stay until the running save ends. `next` is
- * the index of a save, whose filters are left out. 0 or -ENOMEM. */
-int fates_list(struct store *store, enum fate_state from, const struct store_index *next, struct fate ***list_out,
-               size_t *n_out);
+/* The fates with records, which have been published, in an array to be freed. 0 or -ENOMEM. */
+int fates_list(struct store *store, struct fate ***list_out, size_t *n_out);
 
 /* Called before a load: drops records whose filters a save has by now. */
 void fates_drop_saved(struct store *store);

@@ -132,7 +132,7 @@ static int quarantine(struct loadee *loadee, const struct errbuf *reason)
     struct store *store = thread->loading->store;
 
     lock_take(&store->lock);
-    int rc = fate_quarantine(store, loadee->info.id, FATE_QUARANTINED);
+    int rc = fate_quarantine(store, loadee->info.id);
     lock_give(&store->lock);
     if (rc != 0)
         return rc;
@@ -144,26 +144,11 @@ static int quarantine(struct loadee *loadee, const struct errbuf *reason)
     return 0;
 }
 
-/* The log says that the filter was deleted after the save, so it is not loaded. The next save deals with its files. */
-static int give_up(struct loadee *loadee, enum store_fate fate)
-{
-    struct store *store = loadee->thread->loading->store;
-
-    if (fate != STORE_GIVEN_UP)
-        return 0;
-    lock_take(&store->lock);
-    int rc = fate_quarantine(store, loadee->info.id, FATE_GIVEN_UP);
-    lock_give(&store->lock);
-    return rc;
-}
-
 static int load_filter(struct loadee *loadee, struct errbuf *err)
 {
     struct loading *loading = loadee->thread->loading;
     const struct store_loader *loader = loading->loader;
     const struct manifest_filter *filter = loadee->filter;
-    enum store_fate fate = STORE_KEPT;
-    int rc = 0;
 
     loadee->info = (struct store_filter){
         .id = filter->id,
@@ -172,15 +157,14 @@ static int load_filter(struct loadee *loadee, struct errbuf *err)
         .expires_ms = filter->expires_ms,
         .newest = manifest_filter_newest(filter),
     };
-    if (loader->resolve)
-        fate = loader->resolve(loader->ctx, &loadee->info);
+    if (loader->resolve && !loader->resolve(loader->ctx, &loadee->info))
+        return 0;
     /* Filters of store_write() are in no index yet. */
-    if (fate == STORE_KEPT && loadee->is_saved && loader->leaves)
+    if (loadee->is_saved && loader->leaves)
         loadee->info.leave = loader->leaves(loader->ctx, &loadee->info, manifest_filter_bytes(filter));
-    if (fate != STORE_KEPT)
-        rc = give_up(loadee, fate);
-    else if (try_filter(loadee, err) != 0)
-        rc = quarantine(loadee, err);
+    if (try_filter(loadee, err) == 0)
+        return 0;
+    int rc = quarantine(loadee, err);
     return rc == 0 ? 0 : errbuf_fail(err, rc, "out of memory");
 }
 
@@ -269,7 +253,7 @@ static int list_written(struct loading *loading)
     if (rc == 0)
         fates_drop_saved(store);
     index_unmap(&store->committed.index);
-    return rc == 0 ? fates_list(store, FATE_PUBLISHED, NULL, &loading->written, &loading->nwritten) : rc;
+    return rc == 0 ? fates_list(store, &loading->written, &loading->nwritten) : rc;
 }
 
 int store_load(struct store *store, struct bloom_pool *pool, unsigned nthreads, const struct store_loader *loader,
@@ -285,7 +269,7 @@ int store_load(struct store *store, struct bloom_pool *pool, unsigned nthreads, 
     for (unsigned i = 0; threads && i < nthreads && rc == 0; i++) {
         threads[i].loading = &loading;
         rc = record_reader_init(&threads[i].reader, store->fs, store->committed.fd);
-        rc = rc == 0 ? bits_reader_init(&threads[i].bits, store) : rc;
+        STEP(rc, bits_reader_init(&threads[i].bits, store));
     }
     if (rc != 0) {
         errbuf_set(err, "out of memory");

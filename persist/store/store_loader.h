@@ -6,7 +6,7 @@
 
 /* Called between store_open() and store_load() for each record of store_write() in the log, in the log's order, even if
  * a later record deletes the filter. store_load() takes all other files that are not in the MANIFEST for leftovers of a
- * crash and removes them. 0, STORE_DAMAGED (not such a record), STORE_NEWER, -ENOMEM. */
+ * crash and removes them. 0, STORE_DAMAGED (not such a record), -ENOMEM. */
 int store_replay_written(struct store *store, const char *record, size_t len, struct errbuf *err)
     __attribute__((warn_unused_result));
 
@@ -24,19 +24,14 @@ struct store_filter {
     bool leave;         /* its bits stay on the disk: see leaves() */
 };
 
-enum store_fate {
-    STORE_KEPT,
-    STORE_GONE,     /* deleted since the save; its files are removed by the next one */
-    STORE_GIVEN_UP, /* the same, but it was quarantined when it was deleted: its files are kept in quarantine/ */
-};
-
 /* Calls come from up to `nthreads` threads at once, one at a time for each filter. A filter gets alloc() and then
  * loaded(), or discard() and quarantined() if it cannot be loaded. It gets quarantined() alone if alloc() refused, or
  * if its files are unusable before that. The `user` pointer that alloc() sets is passed to the later calls. */
 struct store_loader {
-    /* Called first: the fate of the filter since the save, from the log. May put a new name (valid until the last
-     * callback for the filter) and a new expiry into `info`. NULL: no changes. */
-    enum store_fate (*resolve)(void *ctx, struct store_filter *info);
+    /* Called first: whether the filter has not been deleted since the save, by the log; the next save removes the files
+     * of a deleted one. May put a new name (valid until the last callback for the filter) and a new expiry into `info`.
+     * NULL: no changes. */
+    bool (*resolve)(void *ctx, struct store_filter *info);
     /* Whether the bits of the filter, of this many bytes, stay on the disk until store_read_bits(). Then loaded() gets
      * it with its layers and counts, and without words (bloom_resident.h) unless all of them are in the caller's
      * memory. NULL: none stays. */

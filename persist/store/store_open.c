@@ -159,19 +159,19 @@ static int read_manifest(struct store *store, struct errbuf *err)
 static int write_first_manifest(struct store *store, const char *path, struct errbuf *err)
 {
     const struct fsops *fs = store->fs;
-    struct manifest_text text = {0};
     struct path draft;
+    struct buf text;
     TRY(path_root(store, &draft, "MANIFEST.new", err));
-    int rc = manifest_format_magic(&text);
-    if (rc == 0)
-        rc = manifest_format_save(&text, &(struct manifest_save){.next_id = 1});
-    STEP(rc, manifest_format_end(&text, 0, XXH3_64bits(text.ptr, text.len)));
-    STEP(rc, fs_write_file(fs, draft.text, text.ptr, text.len));
+    buf_init(&text, SIZE_MAX);
+    manifest_format_magic(&text);
+    manifest_format_save(&text, &(struct manifest_save){.next_id = 1});
+    manifest_format_end(&text, 0, XXH3_64bits(text.data, buf_len(&text)));
+    int rc = buf_failed(&text) ? -ENOMEM : fs_write_file(fs, draft.text, text.data, buf_len(&text));
     STEP(rc, fs->rename(fs->ctx, draft.text, path));
     STEP(rc, fs->sync_dir(fs->ctx, store->dir));
     if (rc != 0)
         errbuf_set(err, "%s: cannot write: %s", draft.text, fs_error_text(rc));
-    manifest_text_deinit(&text);
+    buf_deinit(&text);
     return rc;
 }
 
@@ -328,24 +328,49 @@ static struct store *store_new(const char *dir, const struct store_options *opti
     return store;
 }
 
+static int open_to_read(struct store *store, struct errbuf *err)
+{
+    struct path path;
+    TRY(path_root(store, &path, "MANIFEST", err));
+    int rc = store->fs->open(store->fs->ctx, path.text, FS_READ, &store->committed.fd);
+    if (rc != 0)
+        errbuf_set(err, "%s", fs_error_text(rc));
+    STEP(rc, read_manifest(store, err));
+    if (rc != 0)
+        errbuf_prefix(err, "%s", path.text);
+    return rc;
+}
+
 int store_verify(const char *dir, const struct store_options *options, struct errbuf *err)
 {
     struct store *store = store_new(dir, options, err);
-    struct path path;
 
     if (!store)
         return -ENOMEM;
-    int rc = path_root(store, &path, "MANIFEST", err);
-    if (rc == 0) {
-        rc = store->fs->open(store->fs->ctx, path.text, FS_READ, &store->committed.fd);
-        if (rc != 0)
-            errbuf_set(err, "%s", fs_error_text(rc));
-        else
-            rc = read_manifest(store, err);
-        if (rc != 0)
-            errbuf_prefix(err, "%s", path.text);
-    }
+    int rc = open_to_read(store, err);
     STEP(rc, sweep_find_mark(store, err));
+    store_close(store);
+    return rc;
+}
+
+int store_visit(const char *dir, const struct store_options *options, const struct manifest_sink *sink,
+                struct manifest_save *save_out, struct errbuf *err)
+{
+    struct store *store = store_new(dir, options, err);
+    const struct manifest_filter *filter;
+    struct record_reader reader = {0};
+
+    if (!store)
+        return -ENOMEM;
+    int rc = open_to_read(store, err);
+    if (save_out)
+        *save_out = store->committed.save;
+    STEP(rc, record_reader_init(&reader, store->fs, store->committed.fd));
+    for (size_t i = 0; rc == 0 && i < store->committed.index.count; i++) {
+        rc = record_read(&reader, store->committed.index.entries[i].offset, &filter, err);
+        STEP(rc, sink->on_filter(sink->ctx, filter, err));
+    }
+    record_reader_deinit(&reader);
     store_close(store);
     return rc;
 }
@@ -399,11 +424,7 @@ void store_close(struct store *store)
     free(store);
 }
 
-/* ---- queries ---- */
-
-/* Reports of the store, and answers about it as a whole. */
-
-/* ---- small things ---- */
+/* ---- reports ---- */
 
 void store_report(struct store *store, enum store_severity severity, const char *fmt, ...)
 {
@@ -464,26 +485,21 @@ struct store_checkpoint store_checkpoint(const struct store *store)
 }
 
 /* Records are read one after another: this call is rare. */
-int store_find(struct store *store, const char *name, size_t name_len, uint64_t *id_out, struct errbuf *err)
+int store_find(struct store *store, const char *name, size_t name_len, struct errbuf *err)
 {
     struct record_reader reader;
+    bool found = false;
     int rc = record_reader_init(&reader, store->fs, store->committed.fd);
 
     if (rc != 0)
         errbuf_set(err, "out of memory");
-    for (size_t i = 0; i < store->committed.index.count && rc == 0; i++) {
+    for (size_t i = 0; i < store->committed.index.count && rc == 0 && !found; i++) {
         const struct manifest_filter *filter;
-
         rc = record_read(&reader, store->committed.index.entries[i].offset, &filter, err);
-        if (rc != 0 || filter->name_len != name_len || memcmp(filter->name, name, name_len) != 0)
-            continue;
-        if (id_out)
-            *id_out = filter->id;
-        record_reader_deinit(&reader);
-        return 0;
+        found = rc == 0 && filter->name_len == name_len && memcmp(filter->name, name, name_len) == 0;
     }
     record_reader_deinit(&reader);
-    return rc != 0 ? rc : STORE_NOT_FOUND;
+    return rc != 0 || found ? rc : STORE_NOT_FOUND;
 }
 
 int store_still_ours(struct store *store, struct errbuf *err)

@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
-#include <string.h>
 #include <xxhash.h>
 
 #include "check.h"
@@ -17,9 +16,8 @@
 #include "store_internal.h"
 #include "errbuf.h"
 
-/* ---- the index ---- */
-
-/* An open-addressing table of entry numbers over an array. Nothing is taken out: dropped entries are skipped. */
+/* ---- the index: an open-addressing table of entry numbers over an array. Nothing is taken out: dropped entries are
+ * skipped ---- */
 
 #define MIN_SLOTS 64
 
@@ -134,7 +132,7 @@ static int read_packed_layer(struct bits_reader *reader, const struct manifest_f
 {
     const unsigned char *bytes;
     size_t size = (size_t)filterdb_bytes(view->shape.nwords);
-    TRY(pack_read(&reader->packs, record->pack, offset, size, &bytes, NULL, err));
+    TRY(pack_read(&reader->packs, record->pack, offset, size, &bytes, err));
     int rc = layer_decode(bytes, view, record->layers[i].xxh3, err);
     if (rc != 0)
         errbuf_prefix(err, FILTERS_DIR "/%" PRIu64 ".pack: layer %u, at byte %" PRIu64, record->pack, i, offset);
@@ -228,7 +226,7 @@ bool store_has_bits(struct store *store, uint64_t id)
     if (begin_reading(store) != 0)
         return false;
     const struct index_entry *entry = index_get(&store->committed.index, id);
-    bool has = entry && !(entry->flags & (INDEX_STALE | INDEX_LOST)) && fate_state(store, id) < FATE_QUARANTINED;
+    bool has = entry && !(entry->flags & (INDEX_STALE | INDEX_LOST)) && fate_state(store, id) != FATE_QUARANTINED;
     end_reading(store);
     return has;
 }

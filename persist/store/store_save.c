@@ -1,7 +1,5 @@
 /* A save, first part: walks the filters of the source, writes the files of changed filters and their records. */
 #include <errno.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "cuckoo.h"
 #include "check.h"
@@ -37,7 +35,7 @@ int save_record(struct save *save, const struct index_entry *entry, const struct
         return record_read(&save->committed, entry->offset, filter_out, err);
     /* Unwritten lines are read from memory: this works on a full disk, too. */
     if (entry->offset >= manifest->offset)
-        return parse_record(save, manifest->pending.ptr + (entry->offset - manifest->offset), entry->len, filter_out,
+        return parse_record(save, manifest->pending.data + (entry->offset - manifest->offset), entry->len, filter_out,
                             err);
     /* The window may have been read before the file grew, but its bytes have not changed since. */
     return record_read(&save->fresh, entry->offset, filter_out, err);
@@ -65,8 +63,8 @@ static int drop_record(struct save *save, uint64_t id, const struct manifest_fil
             errbuf_set(err, "out of memory");
     }
     if (rc == 0 && entry->flags & INDEX_NEW) {
-        rc = manifest_format_gone(&save->manifest.pending, id);
-        STEP(rc, record_written(&save->manifest));
+        manifest_format_gone(&save->manifest.pending, id);
+        rc = record_written(&save->manifest);
         if (rc != 0)
             save_manifest_error(save->store, rc, err);
     }
@@ -97,8 +95,8 @@ int save_add_record(struct save *save, const struct manifest_filter *filter, uns
     entry.offset = record_writer_offset(manifest);
     if (filter->pack)
         rc = packs_entry(save->store, filter, &entry);
-    STEP(rc, manifest_format_filter(&manifest->pending, filter));
     if (rc == 0) {
+        manifest_format_filter(&manifest->pending, filter);
         entry.len = (uint32_t)(record_writer_offset(manifest) - entry.offset);
         rc = record_written(manifest);
     }
@@ -284,7 +282,7 @@ static int save_quarantined(struct save *save, const struct store_item *item, st
 {
     const struct index_entry *committed = present->committed;
 
-    if (fate_state(save->store, item->id) < FATE_QUARANTINED)
+    if (fate_state(save->store, item->id) != FATE_QUARANTINED)
         return 0;
     if (committed &&
         committed->facts == index_facts(&save->store->committed.index, item->name, item->name_len, item->expires_ms))
@@ -364,8 +362,10 @@ static int save_init(struct save *save, struct errbuf *err)
     rc = record_reader_init(&save->committed, save->fs, store->committed.fd);
     STEP(rc, record_reader_init(&save->fresh, save->fs, save->manifest.fd));
     STEP(rc, record_writer_init(&save->manifest, save->fs, save->manifest.fd));
-    STEP(rc, manifest_format_magic(&save->manifest.pending));
-    STEP(rc, record_written(&save->manifest));
+    if (rc == 0) {
+        manifest_format_magic(&save->manifest.pending);
+        rc = record_written(&save->manifest);
+    }
     STEP(rc, layer_io_init(&save->io, save->fs, memory - OTHER_BUFFERS));
     STEP(rc, packs_choose(store));
     STEP(rc, reading_map(store));

@@ -72,10 +72,6 @@ int save_commit(struct save *save, struct errbuf *err);
 /* After STORE_IN_DOUBT: puts the committed MANIFEST on the disk again. 0 or STORE_IN_DOUBT. */
 int save_resolve_in_doubt(struct store *store, struct errbuf *err);
 
-/* Gives the files of a filter that the operator has given up a second name in `quarantine`; called before the commit of
- * a MANIFEST without the filter. 0 or -errno. */
-int save_keep_files(struct save *save, const struct manifest_filter *filter, struct errbuf *err);
-
 /* ---- packs (store_pack.c; docs/FORMAT.md, section 14) ---- */
 
 void packs_deinit(struct store *store);

@@ -29,16 +29,12 @@ int parsed_record_init(struct parsed_record *parsed, const char *text, size_t le
 
     if (rc == -ENOMEM)
         errbuf_set(err, "out of memory");
-    if (rc == 0 && (!parsed->filter || parsed->parser.line.len > 0 || parsed->parser.nfilters != 1)) {
+    if (rc == 0 && (!parsed->filter || buf_len(&parsed->parser.line) > 0 || parsed->parser.nfilters != 1)) {
         errbuf_set(err, "not the record of one filter");
         rc = MANIFEST_DAMAGED;
     }
     if (rc != 0)
         parsed_record_deinit(parsed);
-    if (rc == MANIFEST_NEWER) {
-        errbuf_prefix(err, WRITTEN_BY_NEWER);
-        return STORE_NEWER;
-    }
     return rc > 0 ? -EINVAL : rc;
 }
 
@@ -93,14 +89,13 @@ enum fate_state fate_state(struct store *store, uint64_t id)
     return state;
 }
 
-int fate_quarantine(struct store *store, uint64_t id, enum fate_state state)
+int fate_quarantine(struct store *store, uint64_t id)
 {
     struct fate *fate = id_map_get(&store->fates, id);
 
     if (!fate)
-        return fate_new(store, id, state, NULL, 0);
-    if (fate->state < state)
-        fate->state = state;
+        return fate_new(store, id, FATE_QUARANTINED, NULL, 0);
+    fate->state = FATE_QUARANTINED;
     return 0;
 }
 
@@ -112,15 +107,14 @@ struct fate *written_find(struct store *store, uint64_t id)
     return fate && fate->text ? fate : NULL;
 }
 
-int fates_list(struct store *store, enum fate_state from, const struct store_index *next, struct fate ***list_out,
-               size_t *n_out)
+int fates_list(struct store *store, struct fate ***list_out, size_t *n_out)
 {
     lock_take(&store->lock);
     struct fate **list = malloc((store->fates.count + 1) * sizeof(struct fate *));
     *n_out = 0;
     for (size_t i = 0; list && i < store->fates.nslots; i++) {
         struct fate *fate = store->fates.slots[i].value;
-        if (fate && fate->text && fate->state >= from && !(next && index_get(next, fate->id)))
+        if (fate && fate->text && fate->state >= FATE_PUBLISHED)
             list[(*n_out)++] = fate;
     }
     lock_give(&store->lock);
@@ -158,19 +152,8 @@ void store_published(struct store *store, uint64_t id)
 void store_quarantine(struct store *store, uint64_t id)
 {
     lock_take(&store->lock);
-    (void)fate_quarantine(store, id, FATE_QUARANTINED); /* without memory the next start finds it again */
+    (void)fate_quarantine(store, id); /* without memory the next start finds it again */
     lock_give(&store->lock);
-}
-
-int store_forget(struct store *store, uint64_t id)
-{
-    lock_take(&store->lock);
-    struct fate *fate = id_map_get(&store->fates, id);
-    bool found = fate && fate->state == FATE_QUARANTINED;
-    if (found)
-        fate->state = FATE_GIVEN_UP;
-    lock_give(&store->lock);
-    return found ? 0 : STORE_NOT_FOUND;
 }
 
 /* ---- around a save ---- */
@@ -205,11 +188,11 @@ static bool take_settled(struct store *store, const struct store_index *next, si
     for (; *at < store->fates.nslots; ++*at) {
         struct fate *fate = store->fates.slots[*at].value;
         bool saved = fate && index_get(next, fate->id);
-        if (!fate || (!saved && fate->state != FATE_DUE && fate->state != FATE_LEFT_OUT))
+        if (!fate || (!saved && fate->state < FATE_DUE))
             continue;
         *settled_out = *fate;
         fate->text = NULL;
-        if (saved && fate->state >= FATE_QUARANTINED)
+        if (saved && fate->state == FATE_QUARANTINED)
             ++*at;
         else
             free(id_map_remove(&store->fates, fate->id));
@@ -292,8 +275,7 @@ static int write_files(struct store *store, const struct store_item *item, struc
     return rc;
 }
 
-static int write_filter(struct store *store, const struct store_item *item, struct manifest_text *text,
-                        struct errbuf *err)
+static int write_filter(struct store *store, const struct store_item *item, struct buf *text, struct errbuf *err)
 {
     struct manifest_filter *record = malloc(sizeof(*record));
     struct file_list made = {0};
@@ -301,7 +283,10 @@ static int write_filter(struct store *store, const struct store_item *item, stru
 
     if (record)
         rc = write_files(store, item, record, &made, err);
-    STEP(rc, manifest_format_filter(text, record));
+    if (rc == 0) {
+        manifest_format_filter(text, record);
+        rc = buf_failed(text) ? -ENOMEM : 0;
+    }
     if (rc == -ENOMEM)
         errbuf_set(err, "out of memory");
     if (rc != 0)
@@ -313,23 +298,24 @@ static int write_filter(struct store *store, const struct store_item *item, stru
 
 int store_write(struct store *store, const struct store_item *item, struct store_record *record_out, struct errbuf *err)
 {
-    struct manifest_text text = {0};
-    int rc = write_filter(store, item, &text, err);
+    struct buf text;
 
+    buf_init(&text, SIZE_MAX);
+    int rc = write_filter(store, item, &text, err);
     if (rc == 0) {
-        rc = add_written(store, item->id, FATE_PRIVATE, text.ptr, text.len);
+        rc = add_written(store, item->id, FATE_PRIVATE, text.data, buf_len(&text));
         if (rc != 0)
-            remove_files(store, text.ptr, text.len);
+            remove_files(store, text.data, buf_len(&text));
     }
     if (rc == 0) {
-        *record_out = (struct store_record){text.ptr, text.len};
+        *record_out = (struct store_record){text.data, buf_len(&text)};
         return 0;
     }
     struct shown_name shown = show_name(item->name, item->name_len);
     if (rc == -ENOMEM)
         errbuf_set(err, "out of memory");
     errbuf_prefix(err, "filter '%s'", shown.text);
-    manifest_text_deinit(&text);
+    buf_deinit(&text);
     return rc;
 }
 

@@ -205,8 +205,7 @@ int controls_put(struct journal_controls *c, const struct log_control *control)
 {
     c->record.len = 0;
     int status = log_control_encode(&c->record, control);
-    if (status == 0)
-        status = reserve_chunks(c, c->record.len);
+    STEP(status, reserve_chunks(c, c->record.len));
     if (status)
         return status;
     struct log_control_head *head = (struct log_control_head *)(void *)c->record.ptr;

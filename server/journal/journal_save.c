@@ -79,12 +79,12 @@ int journal_rotate(struct journal *j, uint64_t *segment_out, struct errbuf *err)
  * that finds those between them. */
 static int look_for(struct journal *j, uint64_t segment, struct errbuf *err)
 {
-    char name[LOG_SEGMENT_NAME];
+    char name[LOG_FILE_NAME];
     struct fs_stat st;
     struct path path;
     if (segment == 0)
         return 0;
-    log_segment_name(segment, name);
+    log_file_name(segment, LOG_SEGMENT, name);
     int status = path_format(&path, err, "%s/log/%s", j->files.dir, name);
     if (status == 0 && (status = j->start.fs->stat(j->start.fs->ctx, path.text, &st)) != 0)
         errbuf_set(err, "%s: %s; another program has removed it", path.text, strerror(-status));

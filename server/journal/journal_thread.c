@@ -261,8 +261,7 @@ static void rotate(struct journal *j, int status, struct errbuf *err)
     uint64_t segment = 0;
     if (status == 0 && (status = log_pending_make(j->files.pending)) != 0)
         errbuf_set(err, "%s/log: the file of pending records cannot be made: %s", j->files.dir, fs_error_text(status));
-    if (status == 0)
-        status = log_writer_rotate(j->files.writer, &segment, err);
+    STEP(status, log_writer_rotate(j->files.writer, &segment, err));
     if (status == 0)
         log_pending_look(j->files.pending);
     note_state(j, status, err);
@@ -304,8 +303,7 @@ static void run_round(struct journal *j, enum due due, bool rotates)
         status = repair(j, &err);
         sync = true;
     }
-    if (status == 0)
-        status = make_round(j, &err);
+    STEP(status, make_round(j, &err));
     uint64_t round = atomic_load(&j->rounds.started);
     if (status == 0 && sync)
         status = sync_now(j, &err);

@@ -51,16 +51,16 @@ static void progress(void *ctx, uint64_t bytes)
 /* ---- filters of the save ---- */
 
 /* Filters that expired while no daemon ran are not loaded; the next save removes their files. */
-static enum store_fate on_resolve(void *ctx, struct store_filter *info)
+static bool on_resolve(void *ctx, struct store_filter *info)
 {
     struct load *load = ctx;
-    enum store_fate fate = log_history_resolve(replay_history(load->replay), info);
-    if (fate != STORE_KEPT || info->expires_ms == 0 || info->expires_ms > clock_unix_ms())
-        return fate;
+    bool there = log_history_resolve(replay_history(load->replay), info);
+    if (!there || info->expires_ms == 0 || info->expires_ms > clock_unix_ms())
+        return there;
     atomic_fetch_add_explicit(&load->server->persistence->load_expired, 1, memory_order_relaxed);
     if (replay_expired(load->replay, info->id) != 0)
         atomic_store(&load->failed, -ENOMEM);
-    return STORE_GONE;
+    return false;
 }
 
 /* With lazy-load all bits stay on the disk until a command needs them; with a policy, those for which there is no
@@ -133,27 +133,19 @@ static void on_quarantined(void *ctx, const struct store_filter *info, const cha
 {
     struct load *load = ctx;
     struct server *server = load->server;
-    if (registry_create_quarantined(server->registry, name_of(info), info->id, reason) != REGISTRY_OK)
-        log_warning(&server->log, "filter %" PRIu64 " could not be put into quarantine", info->id);
-    else
+    if (registry_create_quarantined(server->registry, name_of(info), info->id, reason) == REGISTRY_OK) {
         let_expire(server, info);
-    note_loaded(load, info, NULL);
+        note_loaded(load, info, NULL);
+        return;
+    }
+    log_warning(&server->log, "filter %" PRIu64 " cannot be put into quarantine", info->id);
+    atomic_store(&load->failed, -ENOMEM); /* without its entry the next save would remove its files */
 }
 
 void load_report(void *ctx, enum store_severity severity, const char *text)
 {
     struct server *server = ctx;
     log_write(&server->log, severity == STORE_WARNING ? LOG_LEVEL_WARNING : LOG_LEVEL_NOTICE, "%s", text);
-}
-
-/* Under the registry's mutex. */
-static void on_forget(void *ctx, uint64_t id)
-{
-    struct server *server = ctx;
-    struct journal *journal = server_journal(server);
-    store_forget(server->persistence->store, id);
-    if (journal)
-        journal_note(journal, &(struct log_control){.kind = LOG_FORGET, .id = id});
 }
 
 static int load_files(struct load *load)
@@ -176,7 +168,6 @@ static int load_files(struct load *load)
         return atomic_load(&load->failed);
     }
     registry_set_next_id(server->registry, store_next_id(server->persistence->store));
-    registry_on_forget(server->registry, on_forget, server);
     log_notice(&server->log,
                "loaded %s of the last save (%s, %s) in %" PRId64 " ms; %" PRIu64 " quarantined, %zu had expired",
                log_count(summary.filters, "filter").text, log_count(summary.layers, "layer").text,

@@ -52,7 +52,7 @@ static int on_written(void *ctx, const struct log_control *control, struct errbu
 {
     const struct replay *replay = ctx;
     int status = store_replay_written(replay->store, control->record, control->record_len, err);
-    return status == STORE_DAMAGED ? LOG_DAMAGED : status == STORE_NEWER ? LOG_NEWER : status;
+    return status == STORE_DAMAGED ? LOG_DAMAGED : status;
 }
 
 int replay_create(struct replay **replay_out, struct server *server, struct store *store, bool accept_loss)
@@ -307,7 +307,7 @@ int replay_filters(struct replay *replay, struct errbuf *err)
     struct log_history_place at = {NULL, 0};
     int status = 0;
     while (status == 0 && (h = log_history_next(replay->history, &at))) {
-        if (h->fate != STORE_KEPT)
+        if (h->gone)
             continue;
         struct target *target = id_map_get(&replay->targets, h->id);
         if (!target && h->created) {

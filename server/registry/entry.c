@@ -110,7 +110,7 @@ void entry_come_back(struct entry *entry)
 
 const char *entry_quarantine_reason(struct entry *entry)
 {
-    return entry_kind(entry) == ENTRY_QUARANTINED ? entry_quarantine(entry)->reason : NULL;
+    return entry_kind(entry) == ENTRY_QUARANTINED ? entry_body(entry) : NULL;
 }
 
 /* The saver clears the flag and then reads bits; an add sets bits and then reads the flag. At least one of them sees

@@ -2,7 +2,7 @@
  *
  * One allocation holds the header (struct entry, entry.h), the name, padding to 8, and a body by kind:
  * - a bloom_filter;
- * - a struct quarantine, for a filter that could not be loaded;
+ * - the reason of a quarantine, a text, for a filter that could not be loaded;
  * - a struct alias: a pointer to the entry that owns the filter, and the expiry.
  *
  * A rename creates an alias instead of moving the filter, because other threads may be adding to it at that moment. The
@@ -10,8 +10,6 @@
  * its own name, so that other filters pay nothing. The entry in the registry's table, owner or alias, is called the
  * holder of the name. */
 #pragma once
-
-#include <sys/queue.h>
 
 #include "entry.h"
 
@@ -47,18 +45,6 @@ static inline void *entry_body(const struct entry *entry)
 
 /* Before another thread sees the entry: its bits are away. */
 void entry_start_evicted(struct entry *entry);
-
-struct quarantine {
-    LIST_ENTRY(quarantine) link; /* the registry's list of them */
-    struct entry *entry;         /* that it is in */
-    char reason[];
-};
-
-/* `entry` must be of this kind. */
-static inline struct quarantine *entry_quarantine(const struct entry *entry)
-{
-    return entry_body(entry);
-}
 
 struct alias {
     struct entry *owner;

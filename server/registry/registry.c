@@ -66,7 +66,6 @@ void registry_destroy(struct registry *r)
 {
     if (!r)
         return;
-    r->forget = NULL; /* filters are not given up here: they only are evicted */
     for (unsigned i = 0; i < r->keyspaces.nin_use; i++) {
         struct keyspace *space = r->keyspaces.in_use[i];
         for (unsigned s = 0; s < SHARD_COUNT; s++) {
@@ -87,14 +86,6 @@ void registry_destroy(struct registry *r)
     lock_deinit(&r->lock);
     slab_destroy(r->slab);
     free(r);
-}
-
-void registry_on_forget(struct registry *r, void (*forget)(void *ctx, uint64_t id), void *ctx)
-{
-    lock_take(&r->lock);
-    r->forget = forget;
-    r->forget_ctx = ctx;
-    lock_give(&r->lock);
 }
 
 void registry_on_effect(struct registry *r, void (*fn)(void *ctx, const struct registry_effect *effect), void *ctx)

@@ -42,10 +42,6 @@ void registry_destroy(struct registry *registry); /* NULL is fine; no reader may
 /* Names have the same hashes as in `other`, so that sweeps of both go in one order. Before the first filter. */
 void registry_share_hashes(struct registry *registry, const struct registry *other);
 
-/* `forget` is called for each quarantined filter that is deleted or replaced, before the effect is reported: its files
- * are given up. Called under the registry's mutex, by the rules for listeners of effects. */
-void registry_on_forget(struct registry *registry, void (*forget)(void *ctx, uint64_t id), void *ctx);
-
 struct bloom_pool *registry_pool(const struct registry *registry);
 
 /* ---- look-up, in three steps so that many can overlap ---- */

@@ -15,21 +15,8 @@ void registry_note_added(struct registry *r, uint64_t hash, struct entry *owner)
 {
     atomic_fetch_add_explicit(&r->count, 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&registry_space(r, hash_database(hash))->count, 1, memory_order_relaxed);
-    if (entry_kind(owner) != ENTRY_QUARANTINED)
-        return;
-    atomic_fetch_add_explicit(&r->quarantined, 1, memory_order_relaxed);
-    entry_quarantine(owner)->entry = owner;
-    LIST_INSERT_HEAD(&r->quarantined_list, entry_quarantine(owner), link);
-}
-
-void registry_give_up(struct registry *r, struct entry *holder)
-{
-    struct entry *owner = entry_owner(holder);
-    if (entry_kind(owner) != ENTRY_QUARANTINED)
-        return;
-    LIST_REMOVE(entry_quarantine(owner), link);
-    if (r->forget)
-        r->forget(r->forget_ctx, owner->id);
+    if (entry_kind(owner) == ENTRY_QUARANTINED)
+        atomic_fetch_add_explicit(&r->quarantined, 1, memory_order_relaxed);
 }
 
 /* `holder`: of the name that it had. */
@@ -141,7 +128,6 @@ void registry_remove(struct registry *r, uint64_t hash, _Atomic uint64_t *slot, 
     struct entry *holder = slot_entry(atomic_load_explicit(slot, memory_order_relaxed));
     struct entry *owner = entry_owner(holder);
     registry_take_out(r, hash, entry_name(holder), slot);
-    registry_give_up(r, holder);
     registry_tell(r,
                   &(struct registry_effect){.kind = kind, .id = owner->id, .name = entry_name(holder), .entry = owner});
     registry_drop(r, holder);
@@ -222,8 +208,6 @@ static int rename_locked(struct registry *r, struct slice from, struct slice to,
     }
     entry_mark_dirty(owner);
     walk_changed(&r->walk, alias);
-    if (to_slot)
-        registry_give_up(r, replaced);
     registry_tell(r, &(struct registry_effect){.kind = REGISTRY_RENAMED,
                                                .id = owner->id,
                                                .name = from,
@@ -265,9 +249,8 @@ struct cleared {
     struct expiry_heap expiring; /* the aliases in it are in the tables */
 };
 
-/* Under the mutex: takes everything out. `one_by_one`: filters in quarantine are given up, which the caller otherwise
- * does for all of them. Returns how many filters there were. */
-static size_t take_all(struct registry *r, struct keyspace *space, bool one_by_one, struct cleared *cleared)
+/* Under the mutex: takes everything out. Returns how many filters there were. */
+static size_t take_all(struct registry *r, struct keyspace *space, struct cleared *cleared)
 {
     size_t removed = 0;
     for (unsigned s = 0; s < SHARD_COUNT; s++) {
@@ -277,11 +260,8 @@ static size_t take_all(struct registry *r, struct keyspace *space, bool one_by_o
             continue;
         removed += table->used;
         uint64_t at = 0;
-        for (struct entry *holder; (r->walk.active || one_by_one) && (holder = table_sweep(table, &at));) {
+        for (struct entry *holder; r->walk.active && (holder = table_sweep(table, &at));)
             walk_deleted(&r->walk, entry_owner(holder));
-            if (one_by_one)
-                registry_give_up(r, holder);
-        }
     }
     name_index_clear(&space->names);
     cleared->expiring = space->expiring;
@@ -306,11 +286,9 @@ int registry_clear(struct registry *r, size_t *removed_out)
     size_t removed = 0;
     if (cleared) {
         for (unsigned i = 0; i < n; i++)
-            removed += take_all(r, r->keyspaces.in_use[i], false, &cleared[i]);
+            removed += take_all(r, r->keyspaces.in_use[i], &cleared[i]);
         registry_count_times(r);
         registry_note_due(r);
-        while (!LIST_EMPTY(&r->quarantined_list))
-            registry_give_up(r, LIST_FIRST(&r->quarantined_list)->entry);
         registry_tell(r, &(struct registry_effect){.kind = REGISTRY_CLEARED, .count = removed});
     }
     lock_give(&r->lock);
@@ -330,7 +308,7 @@ int registry_database_clear(struct registry *r, unsigned database, size_t *remov
     *removed_out = 0;
     if (cleared && space) {
         lock_take(&r->lock);
-        *removed_out = take_all(r, space, registry_quarantined(r) > 0, cleared);
+        *removed_out = take_all(r, space, cleared);
         registry_count_times(r);
         registry_note_due(r);
         registry_tell(r, &(struct registry_effect){

@@ -33,9 +33,9 @@ static int make_filter(struct registry *r, struct slice name, struct bloom_class
 
 static struct entry *make_quarantined(struct registry *r, struct slice name, const char *reason)
 {
-    struct entry *entry = entry_alloc(r->slab, ENTRY_QUARANTINED, name, sizeof(struct quarantine) + strlen(reason) + 1);
+    struct entry *entry = entry_alloc(r->slab, ENTRY_QUARANTINED, name, strlen(reason) + 1);
     if (entry)
-        strcpy(entry_quarantine(entry)->reason, reason);
+        strcpy(entry_body(entry), reason);
     return entry;
 }
 
@@ -174,8 +174,6 @@ static int publish_locked(struct registry *r, struct entry *entry, const struct 
         return -ENOMEM;
     registry_note_added(r, hash, entry);
     walk_added(&r->walk, place_of_shard(hash), holder);
-    if (slot)
-        registry_give_up(r, replaced);
     registry_tell(r, &(struct registry_effect){.kind = how->empty ? REGISTRY_CREATED : REGISTRY_LOADED,
                                                .id = entry->id,
                                                .name = name,

@@ -93,8 +93,6 @@ struct registry {
     struct bloom_pool *pool;
     struct slab *slab; /* of small entries */
     struct table_env env;
-    void (*forget)(void *ctx, uint64_t id);
-    void *forget_ctx;
     void (*on_effect)(void *ctx, const struct registry_effect *effect);
     void *on_effect_ctx;
     struct registry_clock clock;
@@ -102,7 +100,6 @@ struct registry {
     alignas(CACHE_LINE) struct lock lock; /* of all changes, the heap and the walk */
     _Atomic size_t count;
     _Atomic size_t quarantined;
-    LIST_HEAD(, quarantine) quarantined_list; /* those that are not given up */
     _Atomic uint64_t next_id;
     atomic_bool unrecorded; /* registry_await_records() */
     struct walk walk;       /* its places: place_of_shard() */
@@ -164,10 +161,6 @@ void registry_note_added(struct registry *r, uint64_t hash, struct entry *owner)
 
 /* Defers the freeing of a removed table and its entries. Also without the mutex. */
 void registry_reclaim_table(struct registry *r, struct table *table);
-
-/* Gives up the files of a quarantined filter, before the holder of its name is removed. Called before the effect is
- * reported: after a crash in between, these files must not be taken for those of an ordinary filter. */
-void registry_give_up(struct registry *r, struct entry *holder);
 
 /* Called when a name's holder has left the table: updates counts, walk and heap, and defers its freeing. */
 void registry_drop(struct registry *r, struct entry *holder);

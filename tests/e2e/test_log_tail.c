@@ -220,27 +220,6 @@ Test(log_tail, a_log_that_was_ended_well_is_known_to_be_synced)
     cr_assert(!daemon_try(&daemon_under_test, NULL), "it starts: %s", daemon_output(&daemon_under_test));
 }
 
-/* The cut part stays as a file, also after a save has deleted its log. */
-Test(log_tail, what_is_cut_is_kept_as_a_file)
-{
-    size_t kept_len;
-    char name[64];
-
-    bytes[ends[FRAMES] - 2] ^= 1;
-    put_back(bytes, len);
-    daemon_start(&daemon_under_test, always);
-    daemon_wait_output(&daemon_under_test, "are kept as ");
-    redisContext *client = client_open(daemon_under_test.port);
-    expect(client, "+OK", "SAVE");
-    redisFree(client);
-    cr_assert(!file_exists(segment.text));
-    snprintf(name, sizeof(name), "log/00000001-%zu.cut", ends[FRAMES - 1]);
-    unsigned char *kept = file_read(tmp_path(daemon_under_test.data, "%s", name).text, &kept_len);
-    cr_assert(kept_len >= ends[FRAMES] - ends[FRAMES - 1] &&
-              memcmp(kept, bytes + ends[FRAMES - 1], ends[FRAMES] - ends[FRAMES - 1]) == 0);
-    free(kept);
-}
-
 /* The header was on the disk before any frame. */
 Test(log_tail, a_changed_byte_in_the_header_stops_the_start)
 {

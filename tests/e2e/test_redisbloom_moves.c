@@ -156,7 +156,7 @@ DAEMON_TEST(the_daemon, redisbloom_moves, a_dump_is_redisblooms)
             cr_assert_eq(reply->len, len, "%s: %zu bytes instead of %zu", REDISBLOOM_FILTERS[f], reply->len, len);
             cr_assert_arr_eq((unsigned char *)reply->str, dump, len - 10, "%s", REDISBLOOM_FILTERS[f]);
         } else {
-            cr_assert_leq(reply->len, len + 16, "the empty filter's bits are compressed");
+            cr_assert_gt(reply->len, len);
         }
         expect(client, "+OK", "RESTORE g 0 %b", reply->str, reply->len);
         expect_the_recorded(REDISBLOOM_FILTERS[f], "g");

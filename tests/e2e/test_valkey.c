@@ -23,7 +23,7 @@ static const struct {
               "0123456789abcdefghijklmnopqrstuv",
               1500},
              {"fixed", "BF.INSERT fixed CAPACITY 3000 ERROR 1e-15 NONSCALING LAYOUT valkey", 3000},
-             {"large", "BF.INSERT large CAPACITY 2000000 ERROR 0.0001 VALIDATESCALETO 4000000", 5000}};
+             {"large", "BF.INSERT large CAPACITY 60000 ERROR 0.0001 VALIDATESCALETO 120000", 5000}};
 #define CASES (sizeof(cases) / sizeof(cases[0]))
 
 static void fill_cases(void)

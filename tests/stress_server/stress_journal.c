@@ -213,12 +213,12 @@ static int on_adds_in_order(void *ctx, uint64_t id, unsigned layer, const struct
 static void read_segment_in_order(const char *dir, uint64_t number)
 {
     const struct log_visitor visitor = {.on_control = on_control_in_order, .on_adds = on_adds_in_order};
-    char name[LOG_SEGMENT_NAME];
+    char name[LOG_FILE_NAME];
     struct log_header header;
     struct log_frame frame;
     struct errbuf err = {""};
     size_t len, n;
-    log_segment_name(number, name);
+    log_file_name(number, LOG_SEGMENT, name);
     struct tmp_path path = tmp_path(dir, "log/%s", name);
     if (!file_exists(path.text))
         return;

@@ -163,8 +163,6 @@ static int fault_link(void *ctx, const char *from, const char *to)
 {
     struct fault_fs *fault = ctx;
 
-    if (fault->refuse_link)
-        return -EPERM;
     if (fault->kind == FAULT_FULL && fault->fail_at && fault->calls + 1 >= fault->fail_at) {
         fault->calls++;
         is_full(fault, "link");

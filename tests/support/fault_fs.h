@@ -35,7 +35,6 @@ struct fault_fs {
     bool hit;
     const char *hit_op;  /* the operation that failed */
     bool refuse_direct;  /* FS_DIRECT is -EINVAL, as on a file system without it */
-    bool refuse_link;    /* link is -EPERM, as on a file system without it */
     const char *stuck;   /* files with this in their paths cannot be removed, renamed or replaced: -EPERM; NULL: none */
     const char *mounted; /* files with this in their paths are on another file system */
 };

@@ -13,9 +13,10 @@
 #include "check.h"
 #include "fsops.h"
 #include "key_file.h"
-#include "manifest_file.h"
+#include "manifest.h"
 #include "name_code.h"
 #include "slice.h"
+#include "store.h"
 
 const char *terminal_colour(enum terminal_colour colour)
 {
@@ -445,20 +446,11 @@ int tool_lock(const char *command, const char *datadir, int *fd_out, struct errb
 int tool_read_manifest(const char *datadir, const struct manifest_sink *sink, struct manifest_save *save_out,
                        struct errbuf *err)
 {
-    const struct fsops *fs = fsops_posix();
-    char path[4096];
-    int fd;
+    int rc = store_visit(datadir, NULL, sink, save_out, err);
 
-    snprintf(path, sizeof(path), "%s/" MANIFEST_NAME, datadir);
-    int rc = fs->open(fs->ctx, path, FS_READ, &fd);
-    if (rc != 0)
-        return errbuf_fail(err, TOOL_FAILED, "%s: %s", path, strerror(-rc));
-    rc = manifest_file_visit(fs, fd, sink, save_out, err);
-    fs->close(fs->ctx, fd);
-    if (rc == 0)
-        return TOOL_OK;
-    errbuf_prefix(err, "%s%s", rc == MANIFEST_NEWER ? "" : "damaged: ", path);
-    return TOOL_FAILED;
+    if (rc == STORE_DAMAGED)
+        errbuf_prefix(err, "damaged");
+    return rc == 0 ? TOOL_OK : TOOL_FAILED;
 }
 
 static int pass_over(void *ctx, const struct manifest_filter *filter, struct errbuf *err)

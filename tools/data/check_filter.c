@@ -97,7 +97,7 @@ static bool packed_layer_is_whole(struct filter_checker *checker, const struct m
     const unsigned char *bytes;
 
     progress_add(checker->progress, len);
-    if (pack_read(&checker->packs, filter->pack, offset, len, &bytes, NULL, why) != 0)
+    if (pack_read(&checker->packs, filter->pack, offset, len, &bytes, why) != 0)
         return false;
     if (bytes_are_right(bytes, len, XXH3_64bits(bytes, len), filter, i, why))
         return true;

@@ -165,9 +165,9 @@ static int check_filter(struct check *check, const struct manifest_filter *filte
 {
     struct store_filter info = {
         .id = filter->id, .name = filter->name, .name_len = filter->name_len, .expires_ms = filter->expires_ms};
-    enum store_fate fate = log_history_resolve(check->history, &info);
+    bool there = log_history_resolve(check->history, &info);
 
-    if (fate != STORE_KEPT || (info.expires_ms != 0 && info.expires_ms <= check->now_ms)) {
+    if (!there || (info.expires_ms != 0 && info.expires_ms <= check->now_ms)) {
         check->found.gone++;
         return 0;
     }
@@ -199,7 +199,7 @@ static int check_created(struct check *check)
     while (rc == 0 && (logged = log_history_next(check->history, &at))) {
         const struct store_filter info = {.id = logged->id, .name = logged->name, .name_len = logged->name_len};
         struct errbuf why = {{0}};
-        if (logged->fate != STORE_KEPT || !logged->created || id_map_has(&check->saved, logged->id) ||
+        if (logged->gone || !logged->created || id_map_has(&check->saved, logged->id) ||
             id_map_has(&check->contents, logged->id) ||
             (logged->expires_ms != 0 && logged->expires_ms <= check->now_ms))
             continue;
@@ -293,7 +293,7 @@ static int on_written(void *ctx, const struct log_control *control, struct errbu
     int rc = store_record_id(control->record, control->record_len, &id, err);
 
     if (rc != 0)
-        return rc == STORE_DAMAGED ? LOG_DAMAGED : rc == STORE_NEWER ? LOG_NEWER : rc;
+        return rc == STORE_DAMAGED ? LOG_DAMAGED : rc;
     drop_contents(check, id); /* the same record again */
     struct contents *contents = calloc(1, sizeof(*contents));
     char *record = malloc(control->record_len + 1);

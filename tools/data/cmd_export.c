@@ -107,7 +107,7 @@ static int copy_layer(struct export *export, const struct manifest_filter *filte
     int rc = 0;
 
     if (filter->pack) {
-        if (pack_read(&export->packs, filter->pack, offset, (size_t)size, &bytes, NULL, why) != 0)
+        if (pack_read(&export->packs, filter->pack, offset, (size_t)size, &bytes, why) != 0)
             return -EIO;
         xxh3 = XXH3_64bits(bytes, (size_t)size);
         rc = put_piece(writing, bytes, (size_t)size, 0);

@@ -3,7 +3,6 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "bloom_layout.h"
@@ -100,7 +99,7 @@ static int open_store(struct import *import)
     const struct store_checkpoint checkpoint = store_checkpoint(import->store);
     if (!tool_key_of(&checkpoint.databases, import->db, "", import->name, strlen(import->name), &import->key))
         return tool_misused(COMMAND, "the name is longer than %d bytes", STORE_MAX_NAME);
-    int rc = store_find(import->store, import->key.bytes, import->key.len, NULL, &err);
+    int rc = store_find(import->store, import->key.bytes, import->key.len, &err);
     if (rc == 0)
         return tool_failed(COMMAND, "%s: the filter '%s' already exists", import->datadir, import->name);
     if (rc != STORE_NOT_FOUND)

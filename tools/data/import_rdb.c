@@ -88,7 +88,7 @@ static int refuse_known_names(struct import *import)
         if (found->reason || !is_selected(import, found))
             continue;
         struct tool_key *key = key_in_store(import, found, &why);
-        int rc = why ? 0 : !key ? -ENOMEM : store_find(import->store, key->bytes, key->len, NULL, &err);
+        int rc = why ? 0 : !key ? -ENOMEM : store_find(import->store, key->bytes, key->len, &err);
         free(key);
         if (rc == 0)
             rdb_scan_refuse(&import->scan, found, why ? why : "a filter with this name already exists");

@@ -13,7 +13,7 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 struct seen {
-    struct manifest_text text;
+    struct buf text;
     uint64_t nfilters;
 };
 
@@ -23,7 +23,7 @@ static int on_filter(void *ctx, const struct manifest_filter *filter, struct err
 
     (void)err;
     seen->nfilters++;
-    CHECK(manifest_format_filter(&seen->text, filter) == 0);
+    manifest_format_filter(&seen->text, filter);
     return 0;
 }
 
@@ -33,7 +33,7 @@ static int on_gone(void *ctx, uint64_t id, struct errbuf *err)
 
     (void)err;
     seen->nfilters--;
-    CHECK(manifest_format_gone(&seen->text, id) == 0);
+    manifest_format_gone(&seen->text, id);
     return 0;
 }
 
@@ -45,7 +45,7 @@ static int parse(const char *bytes, size_t len, size_t piece, struct seen *seen)
     struct errbuf err = {{0}};
     int rc = 0;
 
-    CHECK(manifest_format_magic(&seen->text) == 0);
+    manifest_format_magic(&seen->text);
     CHECK(manifest_parser_init(&parser, &sink) == 0);
     for (size_t at = 0; at < len && rc == 0; at += piece)
         rc = manifest_parser_feed(&parser, bytes + at, len - at < piece ? len - at : piece, &err);
@@ -53,8 +53,8 @@ static int parse(const char *bytes, size_t len, size_t piece, struct seen *seen)
         rc = manifest_parser_finish(&parser, &err);
     CHECK((rc == 0) == (err.text[0] == '\0'));
     if (rc == 0) {
-        CHECK(manifest_format_save(&seen->text, &parser.save) == 0);
-        CHECK(manifest_format_end(&seen->text, seen->nfilters, XXH3_64bits(seen->text.ptr, seen->text.len)) == 0);
+        manifest_format_save(&seen->text, &parser.save);
+        manifest_format_end(&seen->text, seen->nfilters, XXH3_64bits(seen->text.data, seen->text.end));
     }
     manifest_parser_deinit(&parser);
     return rc;
@@ -74,29 +74,29 @@ static size_t count_lines(const char *bytes, size_t len, const char *begin)
 }
 
 /* The text up to its last line, and the right last line. */
-static struct manifest_text with_right_end(const char *bytes, size_t len)
+static struct buf with_right_end(const char *bytes, size_t len)
 {
-    struct manifest_text text = {0};
+    struct buf text = {.cap = SIZE_MAX};
     size_t body = len;
 
     while (body > 0 && !(len - body >= 4 && memcmp(bytes + body, "end ", 4) == 0 && bytes[body - 1] == '\n'))
         body--;
     text.size = len + 512;
-    text.ptr = malloc(text.size);
-    CHECK(text.ptr != NULL);
+    text.data = malloc(text.size);
+    CHECK(text.data != NULL);
     if (body == 0)
         body = len;
-    memcpy(text.ptr, bytes, body);
-    text.len = body;
-    CHECK(manifest_format_end(&text, count_lines(bytes, body, "filter ") - count_lines(bytes, body, "gone "),
-                              XXH3_64bits(bytes, body)) == 0);
+    memcpy(text.data, bytes, body);
+    text.end = body;
+    manifest_format_end(&text, count_lines(bytes, body, "filter ") - count_lines(bytes, body, "gone "),
+                        XXH3_64bits(bytes, body));
     return text;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    struct seen whole = {.nfilters = 0}, pieces = {.nfilters = 0};
-    struct manifest_text text = {0};
+    struct seen whole = {.text.cap = SIZE_MAX}, pieces = {.text.cap = SIZE_MAX};
+    struct buf text = {.cap = SIZE_MAX};
 
     if (size < 3)
         return 0;
@@ -104,17 +104,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     size_t len = size - 2;
     if (data[1] % 2) {
         text = with_right_end(bytes, len);
-        bytes = text.ptr;
-        len = text.len;
+        bytes = text.data;
+        len = text.end;
     }
     int rc = parse(bytes, len, len, &whole);
     CHECK(parse(bytes, len, 1u + data[0], &pieces) == rc);
-    CHECK(whole.text.len == pieces.text.len &&
-          (whole.text.len == 0 || memcmp(whole.text.ptr, pieces.text.ptr, whole.text.len) == 0));
+    CHECK(whole.text.end == pieces.text.end &&
+          (whole.text.end == 0 || memcmp(whole.text.data, pieces.text.data, whole.text.end) == 0));
     if (rc == 0)
-        CHECK(whole.text.len == len && memcmp(whole.text.ptr, bytes, len) == 0);
-    manifest_text_deinit(&whole.text);
-    manifest_text_deinit(&pieces.text);
-    manifest_text_deinit(&text);
+        CHECK(whole.text.end == len && memcmp(whole.text.data, bytes, len) == 0);
+    buf_deinit(&whole.text);
+    buf_deinit(&pieces.text);
+    buf_deinit(&text);
     return 0;
 }

@@ -7,6 +7,7 @@
 
 #include "log_append.h"
 #include "log_case.h"
+#include "log_frame.h"
 
 TestSuite(log, .init = log_case_begin, .fini = log_case_end);
 
@@ -128,13 +129,13 @@ Test(log, a_missing_segment_is_refused)
     last = last_segment();
     cr_assert_gt(last, 3u);
     for (uint64_t n = 1; n < last; n++) {
-        char name[LOG_SEGMENT_NAME];
+        char name[LOG_FILE_NAME];
 
         move(segment(n), LOG_RIG_DIR "/log/aside");
         read_log(false, &read);
         cr_assert_eq(read.status, LOG_DAMAGED, "segment %llu", (unsigned long long)n);
         cr_assert(strstr(read.err.text, "are missing") != NULL, "%s", read.err.text);
-        log_segment_name(n, name);
+        log_file_name(n, LOG_SEGMENT, name);
         cr_assert(strstr(read.err.text, name) && strstr(read.err.text, "it is missing"), "%s", read.err.text);
         move(LOG_RIG_DIR "/log/aside", segment(n));
     }
@@ -149,13 +150,13 @@ Test(log, a_segment_that_was_cut_is_refused)
     static const uint64_t sizes[] = {0, 100, LOG_HEADER_BYTES, LOG_HEADER_BYTES + 100};
     static unsigned char bytes[1 << 18];
     struct log_rig_read read;
-    char name[LOG_SEGMENT_NAME];
+    char name[LOG_FILE_NAME];
     size_t len;
     int fd;
 
     write_frames(1, 300, 3);
     cr_assert_gt(last_segment(), 4u);
-    log_segment_name(3, name);
+    log_file_name(3, LOG_SEGMENT, name);
     cr_assert_eq(ops->open(ops->ctx, segment(3), FS_READ | FS_WRITE, &fd), 0);
     cr_assert_eq(ops->pread(ops->ctx, fd, bytes, sizeof(bytes), 0, &len), 0);
     for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
@@ -339,8 +340,8 @@ Test(log, a_name_that_leads_to_no_file_is_a_missing_segment)
     for (size_t i = 0; i < sizeof(errors) / sizeof(*errors); i++) {
         dangling_error = errors[i];
         for (uint64_t n = 1; n < last; n++) { /* the loss of the last one shows in nothing */
-            char name[LOG_SEGMENT_NAME];
-            log_segment_name(n, name);
+            char name[LOG_FILE_NAME];
+            log_file_name(n, LOG_SEGMENT, name);
             strcpy(path, segment(n));
             log_rig_read(&broken, 0, false, &read);
             cr_assert(read.status == LOG_DAMAGED && strstr(read.err.text, name), "%s", read.err.text);

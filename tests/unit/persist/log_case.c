@@ -3,6 +3,8 @@
 #include <criterion/criterion.h>
 #include <stdio.h>
 
+#include "log_frame.h"
+
 struct crash_fs *fs;
 const struct fsops *ops;
 
@@ -61,9 +63,9 @@ void expect_frames(uint64_t n)
 const char *segment(uint64_t number)
 {
     static char path[64];
-    char name[LOG_SEGMENT_NAME];
+    char name[LOG_FILE_NAME];
 
-    log_segment_name(number, name);
+    log_file_name(number, LOG_SEGMENT, name);
     snprintf(path, sizeof(path), "%s/log/%s", LOG_RIG_DIR, name);
     return path;
 }

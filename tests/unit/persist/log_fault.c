@@ -119,7 +119,7 @@ static void lose_a_segment(const struct crash_fs *fs, const struct outcome *outc
 {
     struct crash_fs *copy = crash_fs_after(fs, CRASH_KEEP_ALL, 0);
     const struct fsops *ops = crash_fs_ops(copy);
-    char name[LOG_SEGMENT_NAME], path[64];
+    char name[LOG_FILE_NAME], path[64];
     struct log_rig_read read;
     bool is_last = true;
 
@@ -127,7 +127,7 @@ static void lose_a_segment(const struct crash_fs *fs, const struct outcome *outc
     for (uint64_t number = read.summary.next_segment; --number > 0;) {
         int fd;
 
-        log_segment_name(number, name);
+        log_file_name(number, LOG_SEGMENT, name);
         snprintf(path, sizeof(path), "%s/log/%s", LOG_RIG_DIR, name);
         if (is_last && ops->open(ops->ctx, path, FS_READ, &fd) == 0) {
             is_last = false;
@@ -386,7 +386,7 @@ Test(log_fault, the_missing_segment_that_is_named_is_the_one_that_was_there)
     struct log_rig_read read;
     struct log_writer_info info;
     struct errbuf err = {""};
-    char name[LOG_SEGMENT_NAME], path[64];
+    char name[LOG_FILE_NAME], path[64];
     uint64_t cut;
 
     fault_fs_init(&fault, crash_fs_ops(fs));
@@ -409,7 +409,7 @@ Test(log_fault, the_missing_segment_that_is_named_is_the_one_that_was_there)
     append_synced(writer, 7, 9);
     log_writer_destroy(writer);
     cr_assert_gt(info.segment, 2u);
-    log_segment_name(info.segment, name);
+    log_file_name(info.segment, LOG_SEGMENT, name);
     snprintf(path, sizeof(path), "%s/log/%s", LOG_RIG_DIR, name);
     cr_assert_eq(fault.ops.unlink(fault.ops.ctx, path), 0, "%s", path);
     log_rig_read(&fault.ops, 0, false, &read);

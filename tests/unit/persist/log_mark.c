@@ -88,31 +88,3 @@ Test(log_mark, a_sync_and_a_mark_survive_a_power_failure)
         cr_assert_eq(read.summary.synced, n == 3 ? n : n - 1);
     }
 }
-
-/* The bytes after the end of the log are kept in their own file, even if the segment is deleted. */
-Test(log_mark, what_is_cut_is_kept)
-{
-    struct log_rig_read read;
-    struct log_reader *reader;
-    struct log_reader_summary summary;
-    struct errbuf err = {""};
-    struct fs_stat st;
-
-    write_frames(1, 20, 20);
-    write_frames(21, 25, 0);
-    uint64_t last = last_segment();
-    change_byte(segment(last), LOG_HEADER_BYTES + 40);
-    cr_assert_eq(log_reader_open(&(struct log_reader_options){.fs = ops, .dir = LOG_RIG_DIR}, &reader, &summary, &err),
-                 0, "%s", err.text);
-    cr_assert_eq(log_reader_settle(reader, NULL, &err), 0, "%s", err.text);
-    log_reader_close(reader);
-    char name[LOG_CUT_NAME], path[128];
-    log_cut_name(last, LOG_HEADER_BYTES, name);
-    snprintf(path, sizeof(path), "%s/log/%s", LOG_RIG_DIR, name);
-    cr_assert_eq(ops->stat(ops->ctx, path, &st), 0, "%s", path);
-    cr_assert_eq(st.size, summary.torn_bytes);
-    cr_assert_eq(log_delete_before(ops, LOG_RIG_DIR, last + 1, &err), 0);
-    cr_assert_eq(ops->stat(ops->ctx, path, &st), 0, "it stays");
-    read_log(false, &read);
-    cr_assert(strstr(read.reports, name) == NULL, "it is no stranger: %s", read.reports);
-}

@@ -310,14 +310,13 @@ Test(log_payload, numbers_that_no_manifest_takes_are_refused)
     cr_assert_eq(decode_add(end), LOG_DAMAGED);
 }
 
-/* Where the checksum of the frame holds. */
-Test(log_payload, kinds_and_variants_of_a_newer_version_are_told_from_damage)
+Test(log_payload, unknown_kinds_variants_and_options_are_refused)
 {
     struct log_control control = {.kind = LOG_KINDS_END, .id = 1};
 
-    cr_assert_eq(decode_control(5, &control), LOG_NEWER);
+    cr_assert_eq(decode_control(5, &control), LOG_DAMAGED);
     control = (struct log_control){.kind = LOG_GROW, .id = 1, .shape = {10, 7, BLOOM_VARIANTS}};
-    cr_assert_eq(decode_control(5, &control), LOG_NEWER);
+    cr_assert_eq(decode_control(5, &control), LOG_DAMAGED);
     control.shape.variant = BLOOM_NA;
     cr_assert_eq(decode_control(5, &control), LOG_OK);
     control.shape.k = 0;
@@ -486,7 +485,7 @@ Test(log_frame, headers_and_names)
                                 .ends_process = true},
                       again;
     struct errbuf err = {""};
-    char name[LOG_SEGMENT_NAME];
+    char name[LOG_FILE_NAME];
 
     log_header_encode(&header, block);
     cr_assert_eq(log_header_decode(block, &again, &err), LOG_OK);
@@ -512,22 +511,22 @@ Test(log_frame, headers_and_names)
     header.sealed = LOG_NUMBER_END;
     log_header_encode(&header, block);
     cr_assert_eq(log_header_decode(block, &again, &err), LOG_DAMAGED, "nobody has counted up to that");
-    log_segment_name(12, name);
+    log_file_name(12, LOG_SEGMENT, name);
     cr_assert_str_eq(name, "00000012.log");
-    cr_assert_eq(log_segment_number(name), 12u);
-    log_segment_name(LOG_NUMBER_END - 1, name);
-    cr_assert_eq(log_segment_number(name), LOG_NUMBER_END - 1);
-    log_segment_name(LOG_NUMBER_END, name);
-    cr_assert_eq(log_segment_number(name), 0u);
-    cr_assert_eq(log_segment_number("12.log"), 0u);
-    cr_assert_eq(log_segment_number("00000000.log"), 0u);
-    cr_assert_eq(log_segment_number("00000012.log~"), 0u);
-    cr_assert_eq(log_segment_number("-0000012.log"), 0u);
-    cr_assert_eq(log_segment_number("00000012.log.new"), 0u);
-    log_draft_name(12, name);
+    cr_assert_eq(log_file_number(name, LOG_SEGMENT), 12u);
+    log_file_name(LOG_NUMBER_END - 1, LOG_SEGMENT, name);
+    cr_assert_eq(log_file_number(name, LOG_SEGMENT), LOG_NUMBER_END - 1);
+    log_file_name(LOG_NUMBER_END, LOG_SEGMENT, name);
+    cr_assert_eq(log_file_number(name, LOG_SEGMENT), 0u);
+    cr_assert_eq(log_file_number("12.log", LOG_SEGMENT), 0u);
+    cr_assert_eq(log_file_number("00000000.log", LOG_SEGMENT), 0u);
+    cr_assert_eq(log_file_number("00000012.log~", LOG_SEGMENT), 0u);
+    cr_assert_eq(log_file_number("-0000012.log", LOG_SEGMENT), 0u);
+    cr_assert_eq(log_file_number("00000012.log.new", LOG_SEGMENT), 0u);
+    log_file_name(12, LOG_DRAFT, name);
     cr_assert_str_eq(name, "00000012.log.new");
-    cr_assert_eq(log_draft_number(name), 12u);
-    cr_assert_eq(log_draft_number("00000012.log"), 0u);
-    log_draft_name(LOG_NUMBER_END, name);
-    cr_assert_eq(log_draft_number(name), 0u);
+    cr_assert_eq(log_file_number(name, LOG_DRAFT), 12u);
+    cr_assert_eq(log_file_number("00000012.log", LOG_DRAFT), 0u);
+    log_file_name(LOG_NUMBER_END, LOG_DRAFT, name);
+    cr_assert_eq(log_file_number(name, LOG_DRAFT), 0u);
 }

@@ -9,25 +9,26 @@
 
 /* The result of a parse, written again. */
 struct copy {
-    struct manifest_text text;
+    struct buf text;
 };
 
 static int copy_filter(void *ctx, const struct manifest_filter *filter, struct errbuf *err)
 {
     struct copy *copy = ctx;
-    size_t before = copy->text.len;
+    size_t before = copy->text.end;
 
     (void)err;
     cr_assert_eq(before, filter->text_offset, "the offset of a filter");
-    int rc = manifest_format_filter(&copy->text, filter);
-    cr_assert_eq(copy->text.len - before, filter->text_len, "the length of its lines");
-    return rc;
+    manifest_format_filter(&copy->text, filter);
+    cr_assert_eq(copy->text.end - before, filter->text_len, "the length of its lines");
+    return 0;
 }
 
 static int copy_gone(void *ctx, uint64_t id, struct errbuf *err)
 {
     (void)err;
-    return manifest_format_gone(&((struct copy *)ctx)->text, id);
+    manifest_format_gone(&((struct copy *)ctx)->text, id);
+    return 0;
 }
 
 static int ignore_filter(void *ctx, const struct manifest_filter *filter, struct errbuf *err)
@@ -45,11 +46,11 @@ static int ignore_gone(void *ctx, uint64_t id, struct errbuf *err)
 static const struct manifest_save last = {
     .number = 9, .next_id = MANIFEST_MAX_NUMBER, .log = 3, .control = MANIFEST_MAX_NUMBER, .frame = 77, .accepted = 2};
 
-static void finish(struct manifest_text *text, const struct manifest_save *save, uint64_t nfilters)
+static void finish(struct buf *text, const struct manifest_save *save, uint64_t nfilters)
 {
     if (save)
-        cr_assert_eq(manifest_format_save(text, save), 0);
-    cr_assert_eq(manifest_format_end(text, nfilters, XXH3_64bits(text->ptr, text->len)), 0);
+        manifest_format_save(text, save);
+    manifest_format_end(text, nfilters, XXH3_64bits(text->data, text->end));
 }
 
 static const struct manifest_filter redisbloom = {.id = 19,
@@ -81,10 +82,10 @@ static const struct manifest_filter valkey = {.id = 20,
                                                           .shape.error_rate = 0.01,
                                                           .shape.bpe = 9.6}}};
 
-static struct manifest_text sample(void)
+static struct buf sample(void)
 {
     static const char name[] = {0, '/', (char)0xff, 'a', '.'};
-    struct manifest_text text = {0};
+    struct buf text = {.cap = SIZE_MAX};
     struct manifest_filter filter = {
         .id = 17,
         .name = name,
@@ -111,13 +112,13 @@ static struct manifest_text sample(void)
         .nlayers = 2,
         .layers = {{.shape.nwords = 15, .shape.k = 7}, {.shape.nwords = 8175, .shape.k = 8}}};
 
-    cr_assert_eq(manifest_format_magic(&text), 0);
-    cr_assert_eq(manifest_format_filter(&text, &filter), 0);
-    cr_assert_eq(manifest_format_filter(&text, &empty_name), 0);
-    cr_assert_eq(manifest_format_gone(&text, 17), 0);
-    cr_assert_eq(manifest_format_filter(&text, &packed), 0);
-    cr_assert_eq(manifest_format_filter(&text, &redisbloom), 0);
-    cr_assert_eq(manifest_format_filter(&text, &valkey), 0);
+    manifest_format_magic(&text);
+    manifest_format_filter(&text, &filter);
+    manifest_format_filter(&text, &empty_name);
+    manifest_format_gone(&text, 17);
+    manifest_format_filter(&text, &packed);
+    manifest_format_filter(&text, &redisbloom);
+    manifest_format_filter(&text, &valkey);
     finish(&text, &last, 4);
     return text;
 }
@@ -141,7 +142,7 @@ static const struct manifest_sink ignore = {ignore_filter, ignore_gone, NULL};
 /* The text is a contract with operators and with other versions. */
 Test(manifest, the_text_is_as_documented)
 {
-    struct manifest_text text = sample();
+    struct buf text = sample();
     static const char expected[] =
         "bloomery-manifest 1\n"
         "filter id=17 name=%00%2F%FFa. capacity=1000 error-rate=0.01 expansion=2 variant=me "
@@ -166,69 +167,69 @@ Test(manifest, the_text_is_as_documented)
         "save number=9 next-id=4611686018427387904 log=3 control=4611686018427387904 frame=77 accepted=2\n"
         "end filters=4 xxh3=";
 
-    cr_assert_eq(text.len, sizeof(expected) - 1 + 17);
-    cr_assert_eq(memcmp(text.ptr, expected, sizeof(expected) - 1), 0, "%.*s", (int)text.len, text.ptr);
-    manifest_text_deinit(&text);
+    cr_assert_eq(text.end, sizeof(expected) - 1 + 17);
+    cr_assert_eq(memcmp(text.data, expected, sizeof(expected) - 1), 0, "%.*s", (int)text.end, text.data);
+    buf_deinit(&text);
 }
 
 Test(manifest, what_is_read_and_written_again_is_the_same_bytes_in_pieces_of_any_size)
 {
-    struct manifest_text text = sample();
+    struct buf text = sample();
 
-    for (size_t piece = 1; piece <= text.len; piece++) {
-        struct copy copy = {0};
+    for (size_t piece = 1; piece <= text.end; piece++) {
+        struct copy copy = {.text.cap = SIZE_MAX};
         struct manifest_sink sink = {copy_filter, copy_gone, &copy};
         struct errbuf err = {{0}};
 
-        cr_assert_eq(manifest_format_magic(&copy.text), 0);
-        cr_assert_eq(parse(text.ptr, text.len, piece, &sink, &err), MANIFEST_OK, "%s", err.text);
+        manifest_format_magic(&copy.text);
+        cr_assert_eq(parse(text.data, text.end, piece, &sink, &err), MANIFEST_OK, "%s", err.text);
         finish(&copy.text, &last, 4);
-        cr_assert(copy.text.len == text.len && memcmp(copy.text.ptr, text.ptr, text.len) == 0, "piece %zu", piece);
-        manifest_text_deinit(&copy.text);
+        cr_assert(copy.text.end == text.end && memcmp(copy.text.data, text.data, text.end) == 0, "piece %zu", piece);
+        buf_deinit(&copy.text);
     }
-    manifest_text_deinit(&text);
+    buf_deinit(&text);
 }
 
 Test(manifest, every_truncation_is_refused_with_the_line)
 {
-    struct manifest_text text = sample();
+    struct buf text = sample();
 
-    for (size_t len = 0; len < text.len; len++) {
+    for (size_t len = 0; len < text.end; len++) {
         struct errbuf err = {{0}};
-        cr_assert_eq(parse(text.ptr, len, 50, &ignore, &err), MANIFEST_DAMAGED, "%zu bytes", len);
+        cr_assert_eq(parse(text.data, len, 50, &ignore, &err), MANIFEST_DAMAGED, "%zu bytes", len);
         cr_assert_eq(memcmp(err.text, "line ", 5), 0, "%zu bytes: %s", len, err.text);
     }
-    manifest_text_deinit(&text);
+    buf_deinit(&text);
 }
 
 Test(manifest, every_flipped_bit_is_refused_with_the_line)
 {
-    struct manifest_text text = sample();
+    struct buf text = sample();
 
-    for (size_t bit = 0; bit < 8 * text.len; bit++) {
+    for (size_t bit = 0; bit < 8 * text.end; bit++) {
         struct errbuf err = {{0}};
-        text.ptr[bit / 8] ^= (char)(1 << (bit % 8));
-        cr_assert_gt(parse(text.ptr, text.len, text.len, &ignore, &err), 0, "bit %zu", bit);
+        text.data[bit / 8] ^= (char)(1 << (bit % 8));
+        cr_assert_gt(parse(text.data, text.end, text.end, &ignore, &err), 0, "bit %zu", bit);
         cr_assert_eq(memcmp(err.text, "line ", 5), 0, "bit %zu: %s", bit, err.text);
-        text.ptr[bit / 8] ^= (char)(1 << (bit % 8));
+        text.data[bit / 8] ^= (char)(1 << (bit % 8));
     }
-    cr_assert_eq(parse(text.ptr, text.len, text.len, &ignore, NULL), MANIFEST_OK);
-    manifest_text_deinit(&text);
+    cr_assert_eq(parse(text.data, text.end, text.end, &ignore, NULL), MANIFEST_OK);
+    buf_deinit(&text);
 }
 
 Test(manifest, anything_behind_the_last_line_is_refused)
 {
-    struct manifest_text text = sample();
-    char *more = malloc(text.len + 10);
+    struct buf text = sample();
+    char *more = malloc(text.end + 10);
 
-    memcpy(more, text.ptr, text.len);
-    memcpy(more + text.len, "\nfilter i", 9);
+    memcpy(more, text.data, text.end);
+    memcpy(more + text.end, "\nfilter i", 9);
     for (size_t extra = 1; extra < 9; extra++)
-        cr_assert_eq(parse(more, text.len + extra, 7, &ignore, NULL), MANIFEST_DAMAGED);
-    more[text.len] = 'x';
-    cr_assert_eq(parse(more, text.len + 1, 7, &ignore, NULL), MANIFEST_DAMAGED);
+        cr_assert_eq(parse(more, text.end + extra, 7, &ignore, NULL), MANIFEST_DAMAGED);
+    more[text.end] = 'x';
+    cr_assert_eq(parse(more, text.end + 1, 7, &ignore, NULL), MANIFEST_DAMAGED);
     free(more);
-    manifest_text_deinit(&text);
+    buf_deinit(&text);
 }
 
 /* Invalid lines with a correct checksum: a person or another program may write them. */
@@ -322,41 +323,41 @@ static const struct {
 
 Test(manifest, values_out_of_range_and_other_spellings_are_refused)
 {
-    struct manifest_text text = sample();
-    size_t body = text.len;
+    struct buf text = sample();
+    size_t body = text.end;
 
-    while (memcmp(text.ptr + body - 4, "end ", 4) != 0)
+    while (memcmp(text.data + body - 4, "end ", 4) != 0)
         body--;
     body -= 4;
     for (size_t i = 0; i < sizeof(wrong_lines) / sizeof(*wrong_lines); i++) {
-        struct manifest_text changed = {.ptr = malloc(8192), .size = 8192};
+        struct buf changed = {.cap = SIZE_MAX, .data = malloc(8192), .size = 8192};
         struct errbuf err = {{0}};
-        char *at = memmem(text.ptr, body, wrong_lines[i].from, strlen(wrong_lines[i].from));
+        char *at = memmem(text.data, body, wrong_lines[i].from, strlen(wrong_lines[i].from));
         cr_assert_not_null(at, "row %zu", i);
-        size_t before = (size_t)(at - text.ptr), skip = strlen(wrong_lines[i].from);
-        memcpy(changed.ptr, text.ptr, before);
-        memcpy(changed.ptr + before, wrong_lines[i].to, strlen(wrong_lines[i].to));
-        memcpy(changed.ptr + before + strlen(wrong_lines[i].to), at + skip, body - before - skip);
-        changed.len = body - skip + strlen(wrong_lines[i].to);
+        size_t before = (size_t)(at - text.data), skip = strlen(wrong_lines[i].from);
+        memcpy(changed.data, text.data, before);
+        memcpy(changed.data + before, wrong_lines[i].to, strlen(wrong_lines[i].to));
+        memcpy(changed.data + before + strlen(wrong_lines[i].to), at + skip, body - before - skip);
+        changed.end = body - skip + strlen(wrong_lines[i].to);
         finish(&changed, NULL, 4);
-        cr_assert_gt(parse(changed.ptr, changed.len, 64, &ignore, &err), 0, "%s", wrong_lines[i].to);
+        cr_assert_gt(parse(changed.data, changed.end, 64, &ignore, &err), 0, "%s", wrong_lines[i].to);
         cr_assert(!strstr(err.text, "checksum"), "%s: %s", wrong_lines[i].to, err.text);
-        manifest_text_deinit(&changed);
+        buf_deinit(&changed);
     }
-    manifest_text_deinit(&text);
+    buf_deinit(&text);
 }
 
 Test(manifest, another_version_is_refused)
 {
     for (int version = 0; version <= 5; version++) {
-        struct manifest_text text = {.ptr = malloc(1024), .size = 1024};
+        struct buf text = {.cap = SIZE_MAX, .data = malloc(1024), .size = 1024};
         struct errbuf err = {{0}};
-        text.len = (size_t)snprintf(text.ptr, text.size, "bloomery-manifest %d\n", version);
+        text.end = (size_t)snprintf(text.data, text.size, "bloomery-manifest %d\n", version);
         finish(&text, &last, 0);
-        cr_assert_eq(parse(text.ptr, text.len, 64, &ignore, &err), version == 1 ? MANIFEST_OK : MANIFEST_NEWER,
+        cr_assert_eq(parse(text.data, text.end, 64, &ignore, &err), version == 1 ? MANIFEST_OK : MANIFEST_NEWER,
                      "version %d: %s", version, err.text);
         cr_assert(version == 1 || strstr(err.text, "is unknown; this program knows version 1"), "%s", err.text);
-        manifest_text_deinit(&text);
+        buf_deinit(&text);
     }
 }
 
@@ -370,12 +371,12 @@ Test(manifest, the_line_about_the_save_is_the_last_but_one)
                                          "gone id=1\n"};
 
     for (size_t i = 0; i < sizeof(bodies) / sizeof(*bodies); i++) {
-        struct manifest_text text = {.ptr = malloc(1024), .size = 1024};
+        struct buf text = {.cap = SIZE_MAX, .data = malloc(1024), .size = 1024};
         struct errbuf err = {{0}};
-        text.len = (size_t)snprintf(text.ptr, text.size, "%s\n%s", MANIFEST_MAGIC, bodies[i]);
+        text.end = (size_t)snprintf(text.data, text.size, "%s\n%s", MANIFEST_MAGIC, bodies[i]);
         finish(&text, NULL, 0);
-        cr_assert_gt(parse(text.ptr, text.len, 64, &ignore, &err), 0, "row %zu", i);
-        manifest_text_deinit(&text);
+        cr_assert_gt(parse(text.data, text.end, 64, &ignore, &err), 0, "row %zu", i);
+        buf_deinit(&text);
     }
 }
 
@@ -393,7 +394,7 @@ Test(manifest, every_error_rate_is_kept_to_the_last_bit)
     rng_init(&rng, 7);
     for (int i = 0; i < 20000; i++) {
         double rate = ldexp((double)(rng_next(&rng) >> 11), -53 - (int)rng_below(&rng, i % 2 ? 4 : 960)), read = 0;
-        struct manifest_text text = {0};
+        struct buf text = {.cap = SIZE_MAX};
         struct manifest_filter filter = {.id = 1,
                                          .name = "x",
                                          .name_len = 1,
@@ -404,12 +405,12 @@ Test(manifest, every_error_rate_is_kept_to_the_last_bit)
 
         if (!(rate > 0))
             continue;
-        cr_assert_eq(manifest_format_magic(&text), 0);
-        cr_assert_eq(manifest_format_filter(&text, &filter), 0);
+        manifest_format_magic(&text);
+        manifest_format_filter(&text, &filter);
         finish(&text, &(struct manifest_save){.number = 1, .next_id = 2}, 1);
-        cr_assert_eq(parse(text.ptr, text.len, text.len, &sink, NULL), MANIFEST_OK, "%a", rate);
+        cr_assert_eq(parse(text.data, text.end, text.end, &sink, NULL), MANIFEST_OK, "%a", rate);
         cr_assert(rate == read, "%a %a", rate, read);
-        manifest_text_deinit(&text);
+        buf_deinit(&text);
     }
 }
 

@@ -153,14 +153,10 @@ struct rig_place rig_place(const struct fsops *fs, const char *dir, const char *
     struct search search = {.name = name, .layer = layer};
     const struct manifest_sink sink = {.on_filter = search_filter, .ctx = &search};
     struct errbuf err = {{0}};
+    const struct store_options options = {.fs = fs};
     struct rig_place place;
-    int fd;
 
-    fs = fs ? fs : fsops_posix();
-    snprintf(place.path, sizeof(place.path), "%s/MANIFEST", dir);
-    demand(fs->open(fs->ctx, place.path, FS_READ, &fd) == 0, "no MANIFEST");
-    demand(manifest_file_visit(fs, fd, &sink, NULL, &err) == 0, err.text);
-    fs->close(fs->ctx, fd);
+    demand(store_visit(dir, &options, &sink, NULL, &err) == 0, err.text);
     demand(search.file.number != 0, "no such filter");
     file_name_format(&search.file, place.file);
     snprintf(place.path, sizeof(place.path), "%s/filters/%s", dir, place.file);
@@ -263,11 +259,11 @@ static void on_quarantined(void *ctx, const struct store_filter *info, const cha
     snprintf(filter->reason, sizeof(filter->reason), "%s", reason);
 }
 
-static enum store_fate on_resolve(void *ctx, struct store_filter *info)
+static bool on_resolve(void *ctx, struct store_filter *info)
 {
     struct rig *rig = ctx;
 
-    return rig->resolve ? rig->resolve(rig, info) : STORE_KEPT;
+    return rig->resolve ? rig->resolve(rig, info) : true;
 }
 
 int rig_load(struct rig *rig, const char *dir, const struct fsops *fs, unsigned nthreads, struct store **store_out,

@@ -29,9 +29,9 @@ struct rig {
     uint64_t next_id;
     struct store_checkpoint checkpoint; /* of the next save */
     int checkpoint_rc;
-    uint64_t pack_limit; /* of saves; 0: every filter has files of its own */
-    enum store_fate (*resolve)(struct rig *rig, struct store_filter *info); /* NULL: all are kept */
-    void (*replay)(struct rig *rig, struct store *store);                   /* between open and load; NULL: nothing */
+    uint64_t pack_limit;                                         /* of saves; 0: every filter has files of its own */
+    bool (*resolve)(struct rig *rig, struct store_filter *info); /* NULL: all are kept */
+    void (*replay)(struct rig *rig, struct store *store);        /* between open and load; NULL: nothing */
     struct store_load_summary loaded;
     char reports[8192]; /* of the store, a line each */
 

@@ -11,22 +11,11 @@
 #include "stage.h"
 
 static struct fault_fs fault;
-static struct fsops ops; /* those of `fault`, except for packs that cannot be read */
-static bool unreadable;
-
-static int open_or_fail(void *ctx, const char *path, unsigned flags, int *fd_out)
-{
-    if (unreadable && !(flags & FS_WRITE) && strstr(path, ".pack"))
-        return -EIO;
-    return fault.ops.open(ctx, path, flags, fd_out);
-}
 
 static void set_up(void)
 {
     fault_fs_init(&fault, fsops_posix());
-    ops = fault.ops;
-    ops.open = open_or_fail;
-    stage_set_up(&ops, 0);
+    stage_set_up(&fault.ops, 0);
 }
 
 TestSuite(store_leftovers, .init = set_up, .fini = stage_tear_down);
@@ -35,7 +24,7 @@ static int try_restart(void)
 {
     stage_leave();
     rig.pack_limit = 16384;
-    return rig_load(&rig, dir, &ops, 2, &store, &err);
+    return rig_load(&rig, dir, &fault.ops, 2, &store, &err);
 }
 
 static void restart(void)
@@ -163,45 +152,6 @@ Test(store_leftovers, a_mark_that_is_missing_is_made_by_the_next_start)
     cr_assert_eq(try_restart(), STORE_DAMAGED);
 }
 
-/* ---- a pack that cannot be read ---- */
-
-Test(store_leftovers, what_is_given_up_of_a_pack_that_cannot_be_read_is_kept_with_it)
-{
-    size_t len;
-
-    rig.pack_limit = 16384;
-    add("a");
-    add("b");
-    add("c");
-    save();
-    struct rig_place place = rig_place(&ops, dir, "a", 0);
-    unsigned char *pack = file_read(place.path, &len);
-    unreadable = true;
-    restart();
-    cr_assert_eq(rig.loaded.quarantined, 3);
-    for (uint64_t id = 1; id <= 2; id++)
-        cr_assert_eq(store_forget(store, id), 0);
-    rig_remove(&rig, "a");
-    rig_remove(&rig, "b");
-    save();
-    cr_assert(!summary.unfinished, "%s", rig.reports);
-    cr_assert(file_exists(place.path), "c is in it");
-    cr_assert(file_is(AT("quarantine/1/%s", place.file), pack, len));
-    cr_assert(file_is(AT("quarantine/2/%s", place.file), pack, len));
-
-    /* The last filter. Without links the pack can be kept nowhere else, until the operator moves it. */
-    fault.refuse_link = true;
-    cr_assert_eq(store_forget(store, 3), 0);
-    rig_remove(&rig, "c");
-    cr_assert_lt(rig_save(&rig, store, &summary, &err), 0);
-    cr_assert(strstr(err.text, place.file) && strstr(err.text, "cannot be kept"), "%s", err.text);
-    cr_assert_eq(rename(place.path, AT("kept by the operator")), 0);
-    unreadable = false; /* the pack is missing now */
-    save();
-    cr_assert_eq(files(), 0);
-    free(pack);
-}
-
 /* A lost pack has thousands of filters. */
 Test(store_leftovers, the_log_names_ten_filters_in_quarantine)
 {
@@ -214,7 +164,7 @@ Test(store_leftovers, the_log_names_ten_filters_in_quarantine)
         add(name);
     }
     save();
-    unlink(rig_place(&ops, dir, "f00", 0).path);
+    unlink(rig_place(&fault.ops, dir, "f00", 0).path);
     restart();
     cr_assert_eq(rig.loaded.quarantined, 31);
     for (const char *line = rig.reports; (line = strstr(line, " is quarantined: filters/")); line++)

@@ -391,100 +391,23 @@ Test(store_pack, a_directory_in_the_place_of_a_pack_quarantines_its_filters)
     cr_assert(strstr(rig.filters[0].reason, "cannot read: Is a directory"), "%s", rig.filters[0].reason);
 }
 
-Test(store_pack, a_forgotten_filter_is_taken_out_of_its_pack_into_quarantine)
+Test(store_pack, a_deleted_filter_in_quarantine_leaves_its_pack)
 {
-    size_t pack_len, len;
-
     add_many(0, 2);
     rig_fill(rig_add(&rig, "bad", &scaling, NULL), 0, 100);
     save_all();
     struct rig_place place = rig_place(NULL, dir, "bad", 0);
     file_flip_bit(place.path, 8 * (place.offset + 20));
-    unsigned char *pack = file_read(place.path, &pack_len);
     restart();
-    cr_assert_eq(store_forget(store, 3), 0);
+    cr_assert_eq(rig.loaded.quarantined, 1, "%s", rig.reports);
     rig_remove(&rig, "bad");
     rig_fill(rig_add(&rig, "bad", &small, NULL), 3, 5);
     save_all();
-    cr_assert_eq(dir_count(AT("quarantine/3")), 2);
-    for (int i = 0; i < 2; i++) {
-        unsigned char *file = file_read(AT("quarantine/3/na-%d-big-Filter.db", i), &len);
-        cr_assert(place.offset + len <= pack_len && memcmp(pack + place.offset, file, len) == 0, "layer %d", i);
-        place.offset += len;
-        free(file);
-    }
-    free(pack);
     assert_saved();
     rig_fill(rig_find(&rig, "f0"), 7000, 1);
     rig_fill(rig_find(&rig, "f1"), 7000, 1);
     save_all();
     cr_assert(!file_exists(place.path), "nothing needs it any more");
-}
-
-/* The file cannot be kept anywhere: the save fails rather than lose it. */
-Test(store_pack, a_save_that_cannot_keep_what_is_given_up_fails_and_says_why)
-{
-    rig_fill(rig_add(&rig, "bad", &small, NULL), 0, 50);
-    save_all();
-    struct rig_place place = rig_place(NULL, dir, "bad", 0);
-    file_flip_bit(place.path, 8 * (place.offset + 20));
-    restart();
-    file_write(AT("quarantine"), "mine", 4);
-    cr_assert_eq(store_forget(store, 1), 0);
-    rig_remove(&rig, "bad");
-    for (int i = 0; i < 2; i++) {
-        cr_assert_lt(rig_save(&rig, store, &summary, &err), 0);
-        cr_assert(strstr(err.text, "/quarantine") && strstr(err.text, "given up cannot be kept"), "%s", err.text);
-        cr_assert(file_exists(place.path));
-    }
-    unlink(AT("quarantine"));
-    save_all();
-    cr_assert(file_exists(AT("quarantine/1/na-0-big-Filter.db")));
-    cr_assert_eq(packs(), 0);
-    assert_saved();
-}
-
-static struct store *forgets;
-
-static void forget_at_the_end(struct rig *of, size_t at)
-{
-    if (at == of->count)
-        cr_assert_eq(store_forget(forgets, 3), 0);
-}
-
-/* Yielded as quarantined and given up afterwards: this save still has it, the next one does not, in its own files as
- * in a pack. */
-static void forget_behind_the_walk(uint64_t limit)
-{
-    rig.pack_limit = limit;
-    add_many(0, 3);
-    save_all();
-    if (limit)
-        file_flip_bit(rig_place(NULL, dir, "f2", 0).path, 8 * (rig_place(NULL, dir, "f2", 0).offset + 20));
-    else
-        file_flip_bit(LAYER("f2", 0), 8 * 20);
-    restart();
-    cr_assert_eq(rig.loaded.quarantined, 1, "%s", rig.reports);
-    forgets = store;
-    rig.on_next = forget_at_the_end;
-    save_all();
-    rig.on_next = NULL;
-    rig_remove(&rig, "f2");
-    save_all();
-    cr_assert_eq(summary.filters, 2, "it is there for ever");
-    cr_assert_eq(dir_count(AT("quarantine/3")), 1);
-    save_all();
-    assert_saved();
-}
-
-Test(store_pack, a_packed_filter_forgotten_behind_the_walk_goes_with_the_next_save)
-{
-    forget_behind_the_walk(MANIFEST_MAX_PACKED);
-}
-
-Test(store_pack, a_filter_forgotten_behind_the_walk_goes_with_the_next_save)
-{
-    forget_behind_the_walk(0);
 }
 
 /* ---- the file itself ---- */

@@ -425,7 +425,7 @@ Test(store_state, a_manifest_of_a_later_version_stops_the_start)
     *strchr(text, '1') = '5';
     file_write(AT("MANIFEST"), text, len);
     free(text);
-    assert_refused(STORE_DAMAGED, "MANIFEST: line 1", "format version '5'");
+    assert_refused(STORE_NEWER, "MANIFEST: line 1", "format version '5'");
 }
 
 Test(store_state, a_directory_in_use_is_refused_with_the_process_that_uses_it)

@@ -68,7 +68,7 @@ static void replay(struct rig *to, struct store *opened)
 }
 
 /* Starts again, with the record from the log or without. */
-static void restart(bool with_record, enum store_fate (*resolve)(struct rig *rig, struct store_filter *info))
+static void restart(bool with_record, bool (*resolve)(struct rig *rig, struct store_filter *info))
 {
     stage_leave();
     rig.replay = with_record ? replay : NULL;
@@ -201,25 +201,19 @@ Test(store_write, without_its_record_a_written_filter_is_a_leftover)
     cr_assert_eq(FILES(), 0);
 }
 
-static enum store_fate all_gone(struct rig *of, struct store_filter *info)
+static bool all_gone(struct rig *of, struct store_filter *info)
 {
     (void)of, (void)info;
-    return STORE_GONE;
+    return false;
 }
 
-static enum store_fate all_given_up(struct rig *of, struct store_filter *info)
-{
-    (void)of, (void)info;
-    return STORE_GIVEN_UP;
-}
-
-static enum store_fate renamed(struct rig *of, struct store_filter *info)
+static bool renamed(struct rig *of, struct store_filter *info)
 {
     (void)of;
     info->name = "new name";
     info->name_len = 8;
     info->expires_ms = 77;
-    return STORE_KEPT;
+    return true;
 }
 
 Test(store_write, what_the_log_says_is_deleted_is_not_loaded_and_goes_with_the_next_save)
@@ -249,22 +243,6 @@ Test(store_write, what_the_log_says_is_renamed_is_loaded_and_saved_under_its_new
     restart_unchanged(false);
 }
 
-/* The operator deleted it because it could not be loaded, and only the log records that. */
-Test(store_write, files_of_a_filter_that_was_given_up_before_a_crash_are_kept)
-{
-    rig_fill(rig_add(&rig, "saved", &scaling, NULL), 0, 100);
-    save();
-    make_written("a", &scaling, 100);
-    restart(true, all_given_up);
-    cr_assert_eq(rig.count, 0);
-    save();
-    cr_assert_eq(FILES(), 0);
-    cr_assert_eq(dir_count(AT("quarantine/1")), 2);
-    cr_assert_eq(dir_count(AT("quarantine/2")), 2);
-    restart(false, NULL);
-    assert_same(0, 0);
-}
-
 Test(store_write, a_written_filter_whose_file_is_damaged_is_quarantined_through_saves_and_starts)
 {
     make_written("a", &scaling, 100);
@@ -279,10 +257,9 @@ Test(store_write, a_written_filter_whose_file_is_damaged_is_quarantined_through_
         save();
         cr_assert_eq(summary.filters, 1);
     }
-    cr_assert_eq(store_forget(store, 1), 0);
     rig_remove(&rig, "a");
     save();
-    cr_assert_eq(dir_count(AT("quarantine/1")), 2);
+    cr_assert_eq(FILES(), 0);
 }
 
 Test(store_write, records_that_are_none_are_refused)

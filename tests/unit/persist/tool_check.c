@@ -299,7 +299,7 @@ Test(tool_check, damaged_records_of_filters_that_are_gone_are_found)
         note(&records, &(struct log_control){.kind = LOG_LOADED, .id = 2, .record = text, .record_len = strlen(text)});
         note(&records, &ways[i]);
         write_log(&records);
-        expect_check(1, "written by a newer version of Bloomery (start that one)");
+        expect_check(1, "expected 'variant=' with a valid value");
     }
 }
 

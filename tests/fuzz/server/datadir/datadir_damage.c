@@ -398,7 +398,7 @@ static void other_name(const char *dir, struct recipe *r, char *out)
         "%s/log/%08u.log.new",
         "%s/filters/%u.saved",
         "%s/MANIFEST.new",
-        "%s/quarantine/%u/na-%u-big-Filter.db",
+        "%s/filters/%u/na-%u-big-Filter.db",
         "%s/filters/foreign%u",
         "%s/MANIFEST",
     };

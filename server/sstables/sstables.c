@@ -270,7 +270,8 @@ bool sstables_may_miss(struct sstables *s, struct errbuf *why)
         errbuf_set(why, SSTABLES_SCANNING);
         return true;
     }
-    if (!s || atomic_load_explicit(&s->unseen.n, memory_order_relaxed) == 0)
+    if (!s || (atomic_load_explicit(&s->unseen.n, memory_order_relaxed) == 0 &&
+               !atomic_load_explicit(&s->unseen.failed, memory_order_relaxed)))
         return false;
     lock_take(&s->lock);
     *why = s->unseen.why;

@@ -94,6 +94,7 @@ struct sstables_look {
 /* Directories that could not be searched completely. */
 struct sstables_unseen {
     atomic_size_t n;
+    atomic_bool failed; /* rounds.failed, at the end of the last round */
     struct errbuf why; /* of one of them; under the lock */
 };
 
@@ -162,7 +163,7 @@ bool sstables_root_moved(struct sstables *s);
 /* A file of this name in the directory has come (`created`), changed or gone. */
 void sstables_look_at(struct sstables *s, struct watched_dir *dir, const char *file_name, bool created);
 
-/* At the end of a round: how many directories could not be searched completely. */
+/* At the end of a round: whether SSTables may be missed, how many directories could not be searched completely. */
 void sstables_count_unseen(struct sstables *s);
 
 void sstables_forget_all(struct sstables *s);

@@ -466,7 +466,10 @@ void sstables_count_unseen(struct sstables *s)
     }
     if (first)
         errbuf_set(&s->unseen.why, SSTABLES_INCOMPLETE " (%zu): %s: %s", n, first->path, first->unseen);
+    else if (s->rounds.failed)
+        errbuf_set(&s->unseen.why, SSTABLES_INCOMPLETE ": too little memory, or too many open files");
     atomic_store(&s->unseen.n, n);
+    atomic_store(&s->unseen.failed, s->rounds.failed);
 }
 
 /* Whether a directory that is not watched has changed in this round. */

@@ -95,7 +95,7 @@ struct sstables_look {
 struct sstables_unseen {
     atomic_size_t n;
     atomic_bool failed; /* rounds.failed, at the end of the last round */
-    struct errbuf why; /* of one of them; under the lock */
+    struct errbuf why;  /* of one of them; under the lock */
 };
 
 struct sstables_watcher {

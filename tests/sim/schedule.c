@@ -3,26 +3,23 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <limits.h>
-#include <linux/futex.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include "rng.h"
+#include "schedule_turns.h"
 
-#define JUMP_IN    64 /* at one in so many choices the threads that could continue are late */
-#define JUMP_NS    UINT64_C(3000000)
-#define FIRST_ID   UINT64_C(0x51000000)
-#define STACK_SIZE (512 * 1024)
+#define JUMP_IN  64 /* at one in so many choices the threads that could continue are late */
+#define JUMP_NS  UINT64_C(3000000)
+#define FIRST_ID UINT64_C(0x51000000)
 
 enum state { FREE, READY, WAITS, POLLS, ENDED };
 
 struct thread {
     enum state state;
-    _Atomic int goes; /* futex: 1 when it is this thread's turn */
+    struct turn turn;
+    char name[16];
     const void *address;
     uint64_t until_ns;
     bool late; /* the time was over before it was woken */
@@ -31,7 +28,7 @@ struct thread {
     struct pollfd *fds;
     int size, found;
     uint64_t looked; /* io.count at the last look */
-    pthread_t id, real;
+    pthread_t id;
     bool detached;
     void *(*run)(void *arg);
     void *arg, *value;
@@ -43,47 +40,17 @@ static struct {
     struct schedule_options options;
     struct rng order, clients;
     uint64_t now_ns, points, trace, end_point, io;
-    uint64_t branches; /* up to the next switch; 0: none */
-    uint64_t started;  /* threads ever */
+    uint64_t started; /* threads ever */
     void (*end)(void);
     struct thread *client;
     struct thread *gone; /* has ended, and is joined by the next that continues */
 } run;
 
+uint64_t schedule_branches;
+
 static _Thread_local struct thread *self;
 
 /* ---- turns ---- */
-
-static long futex(_Atomic int *word, int what, int value)
-{
-    long result;
-#ifdef __x86_64__
-    register long r10 __asm__("r10") = 0;
-    __asm__ volatile("syscall"
-                     : "=a"(result)
-                     : "a"(SYS_futex), "D"(word), "S"(what), "d"(value), "r"(r10)
-                     : "rcx", "r11", "memory");
-#else
-    static long (*call)(long, ...);
-    if (!call)
-        *(void **)&call = schedule_real("syscall");
-    result = call(SYS_futex, word, what, value, NULL);
-#endif
-    return result;
-}
-
-static void await_turn(struct thread *thread)
-{
-    while (!atomic_load(&thread->goes))
-        futex(&thread->goes, FUTEX_WAIT_PRIVATE, 0);
-    atomic_store(&thread->goes, 0);
-}
-
-static void give_turn(struct thread *thread)
-{
-    atomic_store(&thread->goes, 1);
-    futex(&thread->goes, FUTEX_WAKE_PRIVATE, 1);
-}
 
 static void release(struct thread *thread)
 {
@@ -93,14 +60,11 @@ static void release(struct thread *thread)
 /* The C library ends a thread after its function; it has done so before another continues. */
 static void join_gone(void)
 {
-    static int (*join)(pthread_t, void **);
     struct thread *gone = run.gone;
     if (!gone)
         return;
     run.gone = NULL;
-    if (!join)
-        *(void **)&join = schedule_real("pthread_join");
-    join(gone->real, NULL);
+    turn_join(&gone->turn);
     if (gone->detached)
         release(gone);
 }
@@ -117,11 +81,8 @@ static void fail(const char *why)
     self = NULL; /* calls are the system's from here on: a fuzzer writes its input */
     fprintf(stderr, "schedule: %s, after %llu points\n", why, (unsigned long long)run.points);
     for (unsigned i = 0; i < run.n; i++) {
-        char name[32] = "?";
         const struct thread *thread = &run.threads[i];
-        if (thread->state != FREE && thread->state != ENDED)
-            pthread_getname_np(thread->real, name, sizeof(name));
-        fprintf(stderr, "  %2u %-16s %s %p until %llu\n", i, name, names[thread->state], thread->address,
+        fprintf(stderr, "  %2u %-16s %s %p until %llu\n", i, thread->name, names[thread->state], thread->address,
                 (unsigned long long)thread->until_ns);
     }
     abort();
@@ -194,8 +155,7 @@ static void go_to(struct thread *next)
     mix((uint64_t)(next - run.threads) ^ run.now_ns << 8);
     if (next == me)
         return;
-    give_turn(next);
-    await_turn(me);
+    turn_pass(&me->turn, &next->turn);
     join_gone();
 }
 
@@ -217,11 +177,11 @@ void schedule_point(void)
         go_to(choose(NULL));
 }
 
-void schedule_branch(void)
+void schedule_branch_switch(void)
 {
-    if (run.branches == 0 || --run.branches > 0 || !self)
+    schedule_branches = 1 + rng_below(&run.order, 2 * (uint64_t)run.options.branch_in);
+    if (!self)
         return;
-    run.branches = 1 + rng_below(&run.order, 2 * (uint64_t)run.options.branch_in);
     count_point();
     go_to(choose(NULL));
 }
@@ -324,11 +284,10 @@ static struct thread *free_thread(void)
     return &run.threads[run.n++];
 }
 
-static void *begin_thread(void *arg)
+static void begin_thread(void *arg)
 {
     struct thread *me = arg;
     self = me;
-    await_turn(me);
     join_gone();
     me->value = me->run(me->arg);
     count_point();
@@ -338,20 +297,13 @@ static void *begin_thread(void *arg)
     mix((uint64_t)(next - run.threads) ^ run.now_ns << 8);
     run.gone = me;
     self = NULL;
-    give_turn(next);
-    return NULL;
+    turn_end(&me->turn, &next->turn);
 }
-
-/* AddressSanitizer must know its threads; it is asked where the program has it linked in. */
-int __interceptor_pthread_create(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *) __attribute__((weak));
 
 int schedule_start_thread(pthread_t *id_out, const pthread_attr_t *attr, void *(*body)(void *arg), void *arg)
 {
-    static int (*create)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
     struct thread *thread = free_thread();
     int detached = PTHREAD_CREATE_JOINABLE;
-    if (!create && !(create = __interceptor_pthread_create))
-        *(void **)&create = schedule_real("pthread_create");
     if (attr)
         pthread_attr_getdetachstate(attr, &detached);
     *thread = (struct thread){
@@ -361,7 +313,7 @@ int schedule_start_thread(pthread_t *id_out, const pthread_attr_t *attr, void *(
         .id = (pthread_t)(FIRST_ID + run.started++),
         .detached = detached == PTHREAD_CREATE_DETACHED,
     };
-    int status = create(&thread->real, NULL, begin_thread, thread);
+    int status = turn_create(&thread->turn, begin_thread, thread);
     if (status) {
         thread->state = FREE;
         return status;
@@ -405,6 +357,16 @@ int schedule_detach(pthread_t id)
     return 0;
 }
 
+void schedule_set_name(const char *name)
+{
+    snprintf(self->name, sizeof(self->name), "%s", name);
+}
+
+const char *schedule_name(void)
+{
+    return self->name;
+}
+
 unsigned schedule_self(void)
 {
     return (unsigned)(self - run.threads) + 1;
@@ -427,13 +389,14 @@ void schedule_begin(const struct schedule_options *options)
     *(void **)&real_epoll = schedule_real("epoll_wait");
     *(void **)&real_poll = schedule_real("poll");
     run.options = *options;
-    run.branches = options->branch_in;
+    schedule_branches = options->branch_in;
     rng_init(&run.order, options->seed);
     rng_init(&run.clients, options->seed ^ UINT64_C(0xc11e275));
     run.now_ns = options->begin_ns;
     run.points = run.trace = run.end_point = 0;
     run.client = self = free_thread();
-    *self = (struct thread){.state = READY, .real = pthread_self()};
+    *self = (struct thread){.state = READY, .name = "clients"};
+    turn_begin(&self->turn);
 }
 
 void schedule_end(void)

@@ -40,8 +40,14 @@ bool schedule_is_client(void);
 /* Another thread may continue here. */
 void schedule_point(void);
 
-/* A branch in a room that is compiled for it: at some branches another thread continues. */
-void schedule_branch(void);
+/* A branch in a room that is compiled for it: at some branches another thread continues. Millions in a life. */
+extern uint64_t schedule_branches; /* internal: up to the next switch; 0: there is none */
+void schedule_branch_switch(void); /* internal */
+static inline void schedule_branch(void)
+{
+    if (__builtin_expect(schedule_branches != 0, 1) && __builtin_expect(--schedule_branches == 0, 0))
+        schedule_branch_switch();
+}
 
 /* Another thread continues if there is one that does not wait. */
 void schedule_yield(void);
@@ -61,6 +67,12 @@ void schedule_set_boot(uint64_t ns); /* when the time since the boot was 0 */
  */
 uint64_t schedule_random(void);
 uint64_t schedule_client_random(void);
+
+/* A key of a KEYED filter is one of a few, so that a model can know the hashes of items under each. The number `which`
+ * of them. */
+#define SCHEDULE_SECRETS      4
+#define SCHEDULE_SECRET_BYTES 32
+void schedule_secret(uint64_t which, unsigned char secret[SCHEDULE_SECRET_BYTES]);
 
 /* A hash of all events so far: equal for equal runs. schedule_note() adds an event. */
 uint64_t schedule_trace(void);
@@ -89,6 +101,8 @@ bool schedule_has_started(pthread_t id); /* a thread of a run, past or present *
 int schedule_join(pthread_t id, void **value_out);
 int schedule_detach(pthread_t id);
 unsigned schedule_self(void); /* a number above 0, of the calling thread */
+void schedule_set_name(const char *name);
+const char *schedule_name(void);
 
 /* The C library's function of that name. */
 void *schedule_real(const char *name);

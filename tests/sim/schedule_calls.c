@@ -6,6 +6,7 @@
 #include <linux/futex.h>
 #include <netdb.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <string.h>
 #include <sys/random.h>
@@ -17,12 +18,15 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "rng.h"
+
 #define REAL(name)                 \
     static __typeof__(&name) real; \
     if (!real)                     \
     *(void **)&real = schedule_real(#name)
 
 #define EPOCH_S UINT64_C(1750000000)
+#define PROCESS 4321
 #define READ_NS 40 /* a read of a clock takes this long, so that a loop that waits for a time ends */
 
 /* ---- clocks ---- */
@@ -101,7 +105,23 @@ int usleep(useconds_t us)
     return nanosleep(&(struct timespec){.tv_sec = us / 1000000, .tv_nsec = us % 1000000 * 1000L}, NULL);
 }
 
-/* ---- processors and random numbers ---- */
+/* ---- processors, processes and random numbers ---- */
+
+/* A daemon has the same number each time, and no other process has one that it knows. */
+pid_t getpid(void)
+{
+    REAL(getpid);
+    return schedule_is_on() ? PROCESS : real();
+}
+
+int kill(pid_t pid, int signal)
+{
+    REAL(kill);
+    if (!schedule_is_on())
+        return real(pid, signal);
+    errno = ESRCH;
+    return pid == PROCESS ? 0 : -1; /* it asks only */
+}
 
 int sched_yield(void)
 {
@@ -125,11 +145,22 @@ int sched_setscheduler(pid_t pid, int policy, const struct sched_param *param)
     return schedule_is_on() ? 0 : real(pid, policy, param);
 }
 
+void schedule_secret(uint64_t which, unsigned char secret[SCHEDULE_SECRET_BYTES])
+{
+    struct rng rng;
+    rng_init(&rng, which);
+    rng_fill(&rng, secret, SCHEDULE_SECRET_BYTES);
+}
+
 ssize_t getrandom(void *bytes, size_t n, unsigned flags)
 {
     REAL(getrandom);
     if (!schedule_is_on())
         return real(bytes, n, flags);
+    if (n == SCHEDULE_SECRET_BYTES) {
+        schedule_secret(schedule_random() % SCHEDULE_SECRETS, bytes);
+        return (ssize_t)n;
+    }
     for (size_t at = 0; at < n; at += sizeof(uint64_t)) {
         uint64_t number = schedule_random();
         memcpy((char *)bytes + at, &number, n - at < sizeof(number) ? n - at : sizeof(number));
@@ -168,30 +199,31 @@ int poll(struct pollfd *fds, nfds_t n, int ms)
     return schedule_poll(fds, n, after_ms(ms));
 }
 
-/* ---- descriptors: a call may end another thread's poll ---- */
+/* ---- descriptors: `wakes` a call may end another thread's poll; clients do not poll ---- */
 
-#define PASSES(type, name, parameters, arguments) \
-    type name parameters                          \
-    {                                             \
-        REAL(name);                               \
-        type result = real arguments;             \
-        if (schedule_is_on()) {                   \
-            int error = errno;                    \
-            schedule_io();                        \
-            schedule_point();                     \
-            errno = error;                        \
-        }                                         \
-        return result;                            \
+#define PASSES(wakes, type, name, parameters, arguments) \
+    type name parameters                                 \
+    {                                                    \
+        REAL(name);                                      \
+        type result = real arguments;                    \
+        if (schedule_is_on()) {                          \
+            int error = errno;                           \
+            if (wakes)                                   \
+                schedule_io();                           \
+            schedule_point();                            \
+            errno = error;                               \
+        }                                                \
+        return result;                                   \
     }
 
-PASSES(ssize_t, read, (int fd, void *bytes, size_t n), (fd, bytes, n))
-PASSES(ssize_t, write, (int fd, const void *bytes, size_t n), (fd, bytes, n))
-PASSES(ssize_t, writev, (int fd, const struct iovec *parts, int n), (fd, parts, n))
-PASSES(ssize_t, recv, (int fd, void *bytes, size_t n, int flags), (fd, bytes, n, flags))
-PASSES(ssize_t, send, (int fd, const void *bytes, size_t n, int flags), (fd, bytes, n, flags))
-PASSES(ssize_t, sendmsg, (int fd, const struct msghdr *message, int flags), (fd, message, flags))
-PASSES(int, shutdown, (int fd, int how), (fd, how))
-PASSES(int, close, (int fd), (fd))
+PASSES(false, ssize_t, read, (int fd, void *bytes, size_t n), (fd, bytes, n))
+PASSES(true, ssize_t, write, (int fd, const void *bytes, size_t n), (fd, bytes, n))
+PASSES(true, ssize_t, writev, (int fd, const struct iovec *parts, int n), (fd, parts, n))
+PASSES(false, ssize_t, recv, (int fd, void *bytes, size_t n, int flags), (fd, bytes, n, flags))
+PASSES(false, ssize_t, send, (int fd, const void *bytes, size_t n, int flags), (fd, bytes, n, flags))
+PASSES(false, ssize_t, sendmsg, (int fd, const struct msghdr *message, int flags), (fd, message, flags))
+PASSES(true, int, shutdown, (int fd, int how), (fd, how))
+PASSES(true, int, close, (int fd), (fd))
 
 /* ---- the network: there is none ---- */
 

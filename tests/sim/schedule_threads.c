@@ -4,7 +4,9 @@
 
 #include <errno.h>
 #include <semaphore.h>
-#include <stdatomic.h>
+#include <stdarg.h>
+#include <string.h>
+#include <sys/prctl.h>
 #include <time.h>
 
 /* Declares `real` as the C library's function, for threads outside of a run. */
@@ -41,6 +43,32 @@ int pthread_detach(pthread_t id)
 {
     REAL(pthread_detach);
     return schedule_is_on() ? schedule_detach(id) : real(id);
+}
+
+int pthread_setname_np(pthread_t id, const char *name)
+{
+    REAL(pthread_setname_np);
+    if (!schedule_is_on())
+        return real(id, name);
+    schedule_set_name(name); /* threads name themselves */
+    return 0;
+}
+
+int prctl(int option, ...)
+{
+    static int (*real)(int, ...);
+    unsigned long a[4];
+    va_list arguments;
+    va_start(arguments, option);
+    for (int i = 0; i < 4; i++)
+        a[i] = va_arg(arguments, unsigned long);
+    va_end(arguments);
+    if (!real)
+        *(void **)&real = schedule_real("prctl");
+    if (!schedule_is_on() || option != PR_GET_NAME)
+        return real(option, a[0], a[1], a[2], a[3]);
+    strcpy((char *)a[0], schedule_name()); // NOLINT(performance-no-int-to-ptr)
+    return 0;
 }
 
 /* ---- mutexes ---- */

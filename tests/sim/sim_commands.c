@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "bloom_key.h"
 #include "cuckoo.h"
 #include "schedule.h"
 
@@ -30,26 +31,57 @@ unsigned command_database(bool shared, unsigned client, unsigned name)
     return shared || name < MODEL_PLAIN ? 0 : 2 * client + 1 + (name - MODEL_PLAIN) / MODEL_OWN;
 }
 
-/* By RedisBloom's hash; 0: another item has its fingerprint. */
-static unsigned different(unsigned number, uint64_t taken[4])
+/* ---- items of cuckoo filters, each with a fingerprint of its own ---- */
+
+#define PRINTS (1 + SCHEDULE_SECRETS) /* in RedisBloom's layout; in ours under each key */
+
+struct prints {
+    unsigned of[PRINTS];
+};
+
+static struct prints prints_of(const char *text, size_t len)
 {
-    char text[NAME_SIZE];
-    uint64_t value = cuckoo_hash(text, (size_t)snprintf(text, NAME_SIZE, "c%u", number)) % 255;
-    if (taken[value / 64] & UINT64_C(1) << value % 64)
-        return 0;
-    taken[value / 64] |= UINT64_C(1) << value % 64;
-    return number;
+    struct prints prints = {{(unsigned)(cuckoo_hash(text, len) % 255)}};
+    for (unsigned i = 0; i < SCHEDULE_SECRETS; i++) {
+        unsigned char secret[BLOOM_SECRET_BYTES], keyed[SIPHASH_BYTES];
+        struct bloom_secret derived;
+        schedule_secret(i, secret);
+        bloom_secret_derive(secret, &derived);
+        siphash(&derived.items, text, len, keyed);
+        prints.of[1 + i] = (unsigned)((cuckoo_hash(keyed, sizeof(keyed)) >> 48) * 65535 >> 16);
+    }
+    return prints;
+}
+
+/* Whether the text has other fingerprints than the first n items; it becomes the next one. */
+static bool is_different(const char *text, unsigned n, struct prints prints[MODEL_ITEMS])
+{
+    prints[n] = prints_of(text, strlen(text));
+    for (unsigned i = 0; i < n; i++)
+        for (unsigned j = 0; j < PRINTS; j++)
+            if (prints[i].of[j] == prints[n].of[j])
+                return false;
+    return true;
+}
+
+static void choose_items(char items[MODEL_ITEMS][NAME_SIZE])
+{
+    struct prints prints[MODEL_ITEMS];
+    for (unsigned n = 0, number = 1; n < MODEL_ITEMS; number++) {
+        snprintf(items[n], NAME_SIZE, "c%u", number);
+        n += is_different(items[n], n, prints);
+    }
 }
 
 const char *command_item(char text[NAME_SIZE], enum family family, unsigned item)
 {
-    static unsigned numbers[MODEL_ITEMS];
-    static uint64_t taken[4];
-    for (unsigned i = 0, number = 1; !numbers[MODEL_ITEMS - 1] && i < MODEL_ITEMS; number++)
-        if ((numbers[i] = different(number, taken)))
-            i++;
-    snprintf(text, NAME_SIZE, "%c%u", family_is_cuckoo(family) ? 'c' : 'i',
-             family_is_cuckoo(family) ? numbers[item] : item);
+    static char items[MODEL_ITEMS][NAME_SIZE];
+    if (!items[0][0])
+        choose_items(items);
+    if (family_is_cuckoo(family))
+        memcpy(text, items[item], NAME_SIZE);
+    else
+        snprintf(text, NAME_SIZE, "i%u", item);
     return text;
 }
 
@@ -220,9 +252,11 @@ static void put_family(struct words *words, enum family family)
     }
     if (family == FAMILY_KEYED)
         put(words, "KEYED");
-    if (family == FAMILY_WINDOW) {
+    if (family_is_window(family)) {
         put(words, "WINDOW");
-        put_number(words, "", filter_window.ns / 1000000000);
+        if (family == FAMILY_LATEST)
+            put(words, "ITEMS");
+        put_number(words, "", family == FAMILY_LATEST ? filter_window.items : filter_window.ns / 1000000000);
         put(words, "PARTS");
         put_number(words, "", filter_window.parts);
         if (filter_window.refresh)
@@ -244,13 +278,20 @@ static uint64_t capacity_of(const struct op *op, enum family family, bool scarce
     return family != FAMILY_VALKEY ? 1 + below(20) : op->shared ? 2000 : 8 + below(20);
 }
 
+static void put_rate(struct words *words, enum family family)
+{
+    if (family == FAMILY_CUCKOO)
+        return;
+    put(words, "ERROR");
+    put(words, "0.0002");
+    if (family == FAMILY_CUCKOO_KEYED)
+        put(words, "KEYED");
+}
+
 static void put_insert(struct words *words, unsigned client, const struct op *op, enum family family, bool scarce)
 {
-    if (family == FAMILY_CUCKOO_RATE) {
-        put(words, "ERROR");
-        put(words, "0.0002");
-    }
     if (family_is_cuckoo(family)) {
+        put_rate(words, family);
         put(words, "CAPACITY");
         put_number(words, "", 8 + below(30));
         put(words, "ITEMS");
@@ -314,11 +355,11 @@ static void put_reserve(struct words *words, const struct op *op, enum family fa
 {
     if (family_is_cuckoo(family)) {
         put_number(words, "", 8 + below(30));
-        put(words, family == FAMILY_CUCKOO ? "BUCKETSIZE" : "ERROR");
-        if (family == FAMILY_CUCKOO)
+        put_rate(words, family);
+        if (family == FAMILY_CUCKOO) {
+            put(words, "BUCKETSIZE");
             put_number(words, "", 1 + below(4));
-        else
-            put(words, "0.0002");
+        }
         put(words, "EXPANSION");
         put_number(words, "", below(3));
         return;
@@ -409,7 +450,7 @@ static void show(const struct words *words, unsigned client, unsigned database)
 
 static void select_database(struct sim_client *to, unsigned database)
 {
-    char text[8];
+    char text[12];
     snprintf(text, sizeof(text), "%u", database);
     sim_client_words(to, 2, (const char *[]){"SELECT", text});
 }
@@ -424,7 +465,7 @@ void command_send(struct sim_client *to, struct model *model, unsigned client, s
     put_op(&words, names, client, op, family, model);
     if (shown)
         show(&words, client, database);
-    op->exec &= database == 0 && family != FAMILY_KEYED; /* its key may have to be read first */
+    op->exec &= database == 0 && !family_is_keyed(family); /* its key may have to be read first */
     op->before = op->after = op->exec || database;
     op->when.sent_ns = schedule_now_ns();
     op->when.sent_ms = schedule_day_ms();

@@ -41,12 +41,19 @@ static void set(struct config *config, const char *name, const char *value)
     }
 }
 
+void sim_daemon_socket(char path[64], pid_t pid)
+{
+    snprintf(path, 64, "%s/bloomery-sim-%ld", access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp", (long)pid);
+}
+
 static struct config *make_config(void)
 {
     struct config *config = calloc(1, sizeof(*config));
     const char *log = getenv("BLOOMERY_SIM_LOG");
+    __typeof__(&getpid) real_getpid;
+    *(void **)&real_getpid = schedule_real("getpid");
     CHECK(config && config_init(config) == 0);
-    snprintf(it.socket, sizeof(it.socket), "/tmp/bloomery-sim-%ld", (long)getpid());
+    sim_daemon_socket(it.socket, real_getpid());
     set(config, "dir", "data");
     set(config, "port", "0");
     set(config, "unixsocket", it.socket);

@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 /* Starts a daemon with `workers` workers and the settings "name", "value", ..., NULL. The daemon runs until it is shut
  * down, or its start fails. */
@@ -16,6 +17,9 @@ enum sim_daemon_state { SIM_STARTS, SIM_SERVES, SIM_ENDS, SIM_ENDED };
 enum sim_daemon_state sim_daemon_state(void);
 int sim_daemon_status(void);         /* after its end: 0; else its start failed, or something was lost */
 const char *sim_daemon_reason(void); /* the reason of such a status */
+
+/* The socket of a daemon in that process: in memory where there is such a directory. */
+void sim_daemon_socket(char path[64], pid_t pid);
 
 /* Waits for the end of a daemon that ends by itself. */
 void sim_daemon_join(void);

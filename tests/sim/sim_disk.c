@@ -154,9 +154,11 @@ static int sim_map(void *ctx, int fd, uint64_t offset, size_t len, void **memory
     if (status || i == MAPS)
         return status ? status : -ENOMEM;
     struct map *map = &disk->maps[i];
-    *map = (struct map){crash_fs_dup(disk->fs, fd), offset, len, arena_calloc(1, len)};
+    *map = (struct map){crash_fs_dup(disk->fs, fd), offset, len, arena_malloc(len)};
     *memory_out = map->memory;
-    return BELOW(pread, map->fd, map->memory, len, offset, &n);
+    status = BELOW(pread, map->fd, map->memory, len, offset, &n);
+    memset((char *)map->memory + n, 0, len - n);
+    return status;
 }
 
 static void sim_unmap(void *ctx, void *memory, size_t len)
@@ -234,11 +236,15 @@ void sim_disk_crash(enum crash_mode mode, uint64_t seed)
 {
     if (!faults.frozen)
         store_maps();
-    struct crash_fs *after = crash_fs_after(disk->fs, mode, seed);
-    crash_fs_destroy(disk->fs);
-    disk->fs = after;
-    disk->boots += mode != CRASH_KEEP_ALL;
-    write_boot();
+    if (mode == CRASH_KEEP_ALL) {
+        crash_fs_killed(disk->fs);
+    } else {
+        struct crash_fs *after = crash_fs_after(disk->fs, mode, seed);
+        crash_fs_destroy(disk->fs);
+        disk->fs = after;
+        disk->boots++;
+        write_boot();
+    }
     memset(disk->maps, 0, sizeof(disk->maps)); /* memory of a daemon that has ended */
     faults.frozen = false;
 }

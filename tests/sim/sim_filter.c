@@ -38,16 +38,87 @@ struct model_filter filter_empty(void)
     return (struct model_filter){.presence = PRESENT, .expire_lo = NEVER_MS, .expire_hi = NEVER_MS};
 }
 
+/* ---- windows of a number of items ---- */
+
+static uint64_t part_items(void)
+{
+    return (filter_window.items + filter_window.parts - 1) / filter_window.parts;
+}
+
+/* An item is there for so many adds at most. */
+static uint64_t places_most(void)
+{
+    return (filter_window.parts + 1) * part_items() - 1;
+}
+
+static void age_by_places(struct model_filter *filter)
+{
+    for (unsigned i = 0; i < MODEL_ITEMS; i++) {
+        if (filter->places.hi > filter->until.must[i])
+            filter->must &= ~bit(i);
+        if (filter->places.lo > filter->until.may[i])
+            filter->may &= ~bit(i);
+    }
+}
+
+/* With REFRESH: whether an add of a present item takes a place; not if the newest part has the item. */
+static enum answer takes_place(const struct model_filter *filter, unsigned item)
+{
+    uint64_t now = filter->places.lo, place = filter->until.may[item] - places_most();
+    if (now != filter->places.hi || filter->places.shifted || !(filter->must & bit(item)))
+        return NO_ANSWER;
+    return now % part_items() == 0 || (place - 1) / part_items() != (now - 1) / part_items() ? ANSWER_YES : ANSWER_NO;
+}
+
+static bool add_to_latest(struct model_filter *filter, unsigned item, enum answer answer)
+{
+    bool must = filter->must & bit(item), may = filter->may & bit(item), fits = true;
+    enum answer takes = answer == ANSWER_NO ? takes_place(filter, item) : answer;
+    if (answer != NO_ANSWER)
+        fits = answer == ANSWER_YES ? !must : may;
+    if (answer == ANSWER_NO && !filter_window.refresh)
+        return fits;
+    filter->places.lo += takes == ANSWER_YES;
+    filter->places.hi += takes != ANSWER_NO;
+    if (answer != NO_ANSWER) { /* it is the latest one */
+        filter->until.must[item] = filter->places.lo + filter_window.items - 1;
+        filter->must |= bit(item);
+    } else if (!must) {
+        filter->until.must[item] = 0;
+    }
+    if (takes != ANSWER_NO)
+        filter->until.may[item] = filter->places.hi + places_most();
+    filter->may |= bit(item);
+    age_by_places(filter);
+    return fits;
+}
+
+/* What is known of the places so far is of no more use: only their difference counts. */
+static void shift_places(struct model_filter *filter)
+{
+    uint64_t unsure = filter->places.hi - filter->places.lo;
+    filter->places.lo = filter->places.hi;
+    filter->places.shifted |= unsure > 0;
+    for (unsigned i = 0; i < MODEL_ITEMS; i++)
+        filter->until.may[i] = filter->places.lo + places_most() < filter->until.may[i] + unsure
+                                   ? filter->places.lo + places_most()
+                                   : filter->until.may[i] + unsure;
+}
+
+/* ---- all filters ---- */
+
 void filter_forget(enum family family, struct model_filter *filter)
 {
     filter->must = 0;
+    filter->places.lo = filter->places.hi;
+    filter->places.shifted = true;
     for (unsigned i = 0; i < MODEL_ITEMS; i++) {
         if (family_is_cuckoo(family)) {
             filter->copies.lo[i] = 0;
             filter->copies.hi[i] = filter->may & bit(i) ? MANY : 0;
-        } else if (family == FAMILY_WINDOW) {
-            filter->until.must_ns[i] = 0;
-            filter->until.may_ns[i] = UINT64_MAX;
+        } else if (family_is_window(family)) {
+            filter->until.must[i] = 0;
+            filter->until.may[i] = family == FAMILY_WINDOW ? UINT64_MAX : filter->places.hi + places_most();
         }
     }
 }
@@ -63,15 +134,25 @@ static void join_items(enum family family, struct model_filter *filter, const st
         if (family_is_cuckoo(family)) {
             filter->copies.lo[i] = (uint8_t)min(filter->copies.lo[i], other->copies.lo[i]);
             filter->copies.hi[i] = (uint8_t)max(filter->copies.hi[i], other->copies.hi[i]);
-        } else if (family == FAMILY_WINDOW) {
-            uint64_t *must_ns = &filter->until.must_ns[i], *may_ns = &filter->until.may_ns[i];
-            if (*must_ns > other->until.must_ns[i])
-                *must_ns = other->until.must_ns[i];
-            *may_ns = !(filter->may & bit(i))  ? other->until.may_ns[i]
-                      : !(other->may & bit(i)) ? *may_ns
-                                               : max_ns(*may_ns, other->until.may_ns[i]);
+        } else if (family_is_window(family)) {
+            uint64_t *must = &filter->until.must[i], *may = &filter->until.may[i];
+            filter->places.shifted |= *must != other->until.must[i] || *may != other->until.may[i];
+            if (*must > other->until.must[i])
+                *must = other->until.must[i];
+            *may = !(filter->may & bit(i))  ? other->until.may[i]
+                   : !(other->may & bit(i)) ? *may
+                                            : max_ns(*may, other->until.may[i]);
         }
     }
+}
+
+static void join_places(struct model_filter *filter, const struct model_filter *other)
+{
+    filter->places.shifted |= other->places.shifted || filter->places.lo != other->places.lo;
+    if (filter->places.lo > other->places.lo)
+        filter->places.lo = other->places.lo;
+    if (filter->places.hi < other->places.hi)
+        filter->places.hi = other->places.hi;
 }
 
 /* What was known of a filter before it expired is kept for a clock that is set back. */
@@ -88,6 +169,7 @@ void filter_join(enum family family, struct model_filter *filter, const struct m
         *filter = *other;
     else if (has_content(other)) {
         join_items(family, filter, other);
+        join_places(filter, other);
         filter->must &= other->must;
         filter->may |= other->may;
         filter->more_lo = min(filter->more_lo, other->more_lo);
@@ -102,9 +184,9 @@ void filter_join(enum family family, struct model_filter *filter, const struct m
 static void age_items(struct model_filter *filter, const struct moment *when)
 {
     for (unsigned i = 0; i < MODEL_ITEMS; i++) {
-        if (when->replied_ns > filter->until.must_ns[i])
+        if (when->replied_ns > filter->until.must[i])
             filter->must &= ~bit(i);
-        if (when->sent_ns > filter->until.may_ns[i])
+        if (when->sent_ns > filter->until.may[i])
             filter->may &= ~bit(i);
     }
 }
@@ -113,6 +195,8 @@ void filter_age(enum family family, struct model_filter *filter, const struct mo
 {
     if (family == FAMILY_WINDOW)
         age_items(filter, when);
+    if (family == FAMILY_LATEST)
+        age_by_places(filter);
     if (!(filter->presence & PRESENT) || when->replied_ms < filter->expire_lo)
         return;
     filter->presence = when->sent_ms > filter->expire_hi ? ABSENT : filter->presence | ABSENT;
@@ -178,7 +262,7 @@ bool filter_count(struct model_filter *filter, unsigned item, int64_t number)
 static bool add_to_window(struct model_filter *filter, unsigned item, enum answer answer, const struct moment *when)
 {
     bool must = filter->must & bit(item), may = filter->may & bit(item);
-    uint64_t *must_ns = &filter->until.must_ns[item], *may_ns = &filter->until.may_ns[item];
+    uint64_t *must_ns = &filter->until.must[item], *may_ns = &filter->until.may[item];
     uint64_t end_ns = when->replied_ns + filter_window.ns + filter_window.ns / filter_window.parts + LATE_NS;
     if (answer == NO_ANSWER) {
         *must_ns = must ? *must_ns : 0;
@@ -204,6 +288,8 @@ bool filter_add(enum family family, struct model_filter *filter, unsigned item, 
         return add_copy(filter, item, answer);
     if (family == FAMILY_WINDOW)
         return add_to_window(filter, item, answer, when);
+    if (family == FAMILY_LATEST)
+        return add_to_latest(filter, item, answer);
     if (answer == NO_ANSWER) {
         filter->may |= bit(item);
         return true;
@@ -232,7 +318,7 @@ bool filter_query(enum family family, struct model_filter *filter, unsigned item
         set_copies(filter, item, max(1, filter->copies.lo[item]), filter->copies.hi[item]);
     else if (answer == ANSWER_NO)
         filter->may &= ~bit(item);
-    else if (family != FAMILY_VALKEY && family != FAMILY_WINDOW)
+    else if (family != FAMILY_VALKEY && !family_is_window(family))
         filter->must |= bit(item);
     return answer == ANSWER_YES ? may : !must;
 }
@@ -256,7 +342,7 @@ static bool window_counts(const struct model_filter *filter, int64_t number)
 
 bool filter_card(enum family family, struct model_filter *filter, int64_t number)
 {
-    if (family == FAMILY_WINDOW)
+    if (family_is_window(family))
         return window_counts(filter, number);
     bool fits = number >= least_of(filter) && number <= most_of(filter);
     if (filter->must == filter->may)
@@ -275,14 +361,14 @@ void filter_clear(struct model_filter *filter)
 static void merge_times(struct model_filter *filter, const struct model_filter *source)
 {
     for (unsigned i = 0; i < MODEL_ITEMS; i++) {
-        uint64_t must_ns = filter->must & bit(i) ? filter->until.must_ns[i] : 0;
-        uint64_t may_ns = filter->may & bit(i) ? filter->until.may_ns[i] : 0;
+        uint64_t must_ns = filter->must & bit(i) ? filter->until.must[i] : 0;
+        uint64_t may_ns = filter->may & bit(i) ? filter->until.may[i] : 0;
         if (source->must & bit(i))
-            must_ns = max_ns(must_ns, source->until.must_ns[i]);
+            must_ns = max_ns(must_ns, source->until.must[i]);
         if (source->may & bit(i))
-            may_ns = max_ns(may_ns, source->until.may_ns[i]);
-        filter->until.must_ns[i] = must_ns;
-        filter->until.may_ns[i] = may_ns == UINT64_MAX ? may_ns : may_ns + filter_window.ns / filter_window.parts;
+            may_ns = max_ns(may_ns, source->until.may[i]);
+        filter->until.must[i] = must_ns;
+        filter->until.may[i] = may_ns == UINT64_MAX ? may_ns : may_ns + filter_window.ns / filter_window.parts;
     }
 }
 
@@ -331,9 +417,12 @@ static const char *see_items(enum family family, struct model_filter *filter, co
         return "lacks items";
     if (more && (family != FAMILY_VALKEY || bits_in(more) > FALSE_AT_ONCE))
         return "has items that it never had";
-    if (family == FAMILY_WINDOW) {
+    if (family_is_window(family)) {
         filter->must &= was->must;
         filter->until = was->until;
+        filter->places = was->places;
+        if (family == FAMILY_LATEST)
+            shift_places(filter);
         return window_counts(was, seen->count) ? NULL : "has a wrong count";
     }
     if (family == FAMILY_VALKEY)

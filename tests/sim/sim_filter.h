@@ -13,18 +13,30 @@
 #define MODEL_ITEMS 48
 #define NEVER_MS    UINT64_MAX
 
-/* The kind of a filter follows from its name. Those of FAMILY_VALKEY have false positives. Those of the last two are
- * multisets; FAMILY_CUCKOO_RATE keeps an error rate. */
+/* The kind of a filter follows from its name. Those of FAMILY_VALKEY have false positives. FAMILY_LATEST are windows of
+ * a number of items. Those of the last three are multisets; of these the last two keep an error rate. */
 enum family {
     FAMILY_PLAIN,
     FAMILY_BLOCKED,
     FAMILY_KEYED,
     FAMILY_VALKEY,
     FAMILY_WINDOW,
+    FAMILY_LATEST,
     FAMILY_CUCKOO,
     FAMILY_CUCKOO_RATE,
+    FAMILY_CUCKOO_KEYED,
     FAMILIES
 };
+
+static inline bool family_is_keyed(enum family family)
+{
+    return family == FAMILY_KEYED || family == FAMILY_CUCKOO_KEYED;
+}
+
+static inline bool family_is_window(enum family family)
+{
+    return family == FAMILY_WINDOW || family == FAMILY_LATEST;
+}
 
 static inline bool family_is_cuckoo(enum family family)
 {
@@ -33,8 +45,8 @@ static inline bool family_is_cuckoo(enum family family)
 
 /* The windows of a seed. */
 struct window_kind {
-    uint64_t ns; /* its length */
-    unsigned parts;
+    uint64_t ns;           /* its length */
+    unsigned parts, items; /* of FAMILY_LATEST: items, which are no fewer than the parts */
     bool refresh;
 };
 extern struct window_kind filter_window;
@@ -51,10 +63,14 @@ struct model_filter {
         struct { /* of a cuckoo filter, for each item */
             uint8_t lo[MODEL_ITEMS], hi[MODEL_ITEMS];
         } copies;
-        struct { /* of a window: an item of `must` and of `may` is there until then */
-            uint64_t must_ns[MODEL_ITEMS], may_ns[MODEL_ITEMS];
+        struct { /* of a window: an item of `must` and of `may` is there until then, in ns or in places */
+            uint64_t must[MODEL_ITEMS], may[MODEL_ITEMS];
         } until;
     };
+    struct { /* of FAMILY_LATEST: adds that took a place so far */
+        uint64_t lo, hi;
+        bool shifted; /* a part begins at any of them */
+    } places;
 };
 
 /* The time from a command's departure to its reply: by the run's clock and by the time of day. */

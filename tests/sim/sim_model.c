@@ -216,6 +216,8 @@ static void keep_chunk(struct model_client *client, const struct op *op, const s
     filter_join(model_family_of(client->family, op->name), &first->filter, filter);
     first->filter.must = must;
     first->filter.more_hi += __builtin_popcountll(first->filter.may & ~must); /* counts are read after the bits */
+    if (model_family_of(client->family, op->name) == FAMILY_LATEST)           /* a part may have ended */
+        filter_age(FAMILY_LATEST, &first->filter, &(struct moment){0});
     filter_expire(&first->filter, NEVER_MS, NEVER_MS);
     if (scan->whole || jumps != first->jumps) {
         scan->n = jumps != first->jumps ? 0 : scan->n;

@@ -264,6 +264,8 @@ static bool take_definite(struct model *model, enum family own, struct model_sta
         break;
     }
     bool possible = can(state, op);
+    if (op->kind == OP_MERGE && family == FAMILY_LATEST && outcome == DONE)
+        return false; /* the adds of two filters have no common order */
     if (op->kind == OP_LOAD && (outcome == NOT_DONE || (outcome == DONE && !op->last)))
         return true; /* another filter has the name, or a chunk before has failed */
     if (outcome == DONE || outcome == NOT_DONE) {

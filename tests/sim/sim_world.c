@@ -10,6 +10,7 @@
 #include "sim_commands.h"
 #include "sim_daemon.h"
 #include "sim_disk.h"
+#include "sim_sstables.h"
 
 #define MS           UINT64_C(1000000)
 #define MAX_POINTS   20000000
@@ -121,6 +122,8 @@ static void connect_all(void)
             schedule_sleep(MS);
         sim_client_open(&world.clients[i], fd);
     }
+    if (world.life->sstables)
+        sim_sstables_connect();
 }
 
 static void send_now(unsigned index, size_t n, const char *const *words)
@@ -177,6 +180,12 @@ static void set_limits(bool on)
     await_reply(&reply);
 }
 
+/* To be sent with others. */
+static void queue(size_t n, const char *const *words)
+{
+    sim_client_words(&world.clients[0], n, words);
+}
+
 static void ask_for(enum family family, bool shared, unsigned client, unsigned number)
 {
     char items[MODEL_ITEMS][NAME_SIZE], name[NAME_SIZE], database[8];
@@ -185,14 +194,14 @@ static void ask_for(enum family family, bool shared, unsigned client, unsigned n
     for (unsigned i = 0; i < MODEL_ITEMS; i++)
         words[2 + i] = command_item(items[i], family, i);
     snprintf(database, sizeof(database), "%u", command_database(shared, client, number));
-    send_now(0, 2, (const char *[]){"SELECT", database});
-    send_now(0, 2, (const char *[]){"PEXPIRETIME", name});
-    send_now(0, 2, (const char *[]){cuckoo ? "CF.INFO" : "BF.CARD", name});
+    queue(2, (const char *[]){"SELECT", database});
+    queue(2, (const char *[]){"PEXPIRETIME", name});
+    queue(2, (const char *[]){cuckoo ? "CF.INFO" : "BF.CARD", name});
     for (unsigned i = 0; cuckoo && i < MODEL_ITEMS; i++)
-        send_now(0, 3, (const char *[]){"CF.COUNT", name, items[i]});
+        queue(3, (const char *[]){"CF.COUNT", name, items[i]});
     if (!cuckoo)
-        send_now(0, 2 + MODEL_ITEMS, words);
-    send_now(0, 2, (const char *[]){"SELECT", "0"});
+        queue(2 + MODEL_ITEMS, words);
+    queue(2, (const char *[]){"SELECT", "0"});
 }
 
 /* The number in BF.CARD's reply, or of the items in CF.INFO's. */
@@ -282,6 +291,7 @@ static void check_all(bool restarted)
             ask_for(model_family_of(world.model->clients[i].family, j), false, i, j);
     for (unsigned i = 0; i < MODEL_SHARED; i++)
         ask_for(FAMILY_PLAIN, true, 0, i);
+    (void)sim_client_send(&world.clients[0], SIZE_MAX);
     for (unsigned i = 0; i < MODEL_CLIENTS; i++)
         for (unsigned j = 0; j < MODEL_NAMES; j++)
             check_name(model_family_of(world.model->clients[i].family, j), command_name(name, false, i, j),
@@ -344,6 +354,17 @@ static void race(void)
     }
 }
 
+/* Takes an answer about SSTables, and whether there is none yet. */
+static bool sstables_wait(void)
+{
+    bool waits = false;
+    if (world.life->sstables && !sim_sstables_take(&waits))
+        lose_connection(MODEL_CLIENTS);
+    if (world.model->failure[0])
+        end_life();
+    return waits;
+}
+
 static bool take_all(void)
 {
     bool waits = false;
@@ -353,7 +374,7 @@ static bool take_all(void)
         receive(i);
         waits |= world.model->clients[i].npipe > 0;
     }
-    return !waits;
+    return !waits && !sstables_wait();
 }
 
 static void await_all(void)
@@ -416,6 +437,8 @@ static void step(void)
         lose_connection(index);
     if (below(2))
         receive(index);
+    if (world.life->sstables && !sstables_wait())
+        sim_sstables_step();
     if (below(4) == 0)
         schedule_yield();
     else if (below(8) == 0)
@@ -450,7 +473,7 @@ static void expect_no_memory(void)
     await_reply(&reply);
     for (int round = 0; round < 100; round++) {
         left = info_of("memory", "used_memory_dataset");
-        if (left <= SHARED_PAGES)
+        if (left <= SHARED_PAGES * (world.life->sstables ? 2 : 1)) /* those of SSTables stay */
             return;
         schedule_sleep(1000 * MS);
     }
@@ -463,6 +486,10 @@ static void come_to_rest(void)
     struct sim_life *life = world.life;
     life->evictions = info_of("bf", "bf_evictions");
     expect_save();
+    if (life->sstables)
+        sim_sstables_come_to_rest();
+    if (world.model->failure[0])
+        end_life();
     if (life->last)
         expect_no_memory();
 }
@@ -472,9 +499,9 @@ static void come_to_rest(void)
 static void start(const struct sim_life *life)
 {
     static const char *const policies[] = {"always", "everysec", "no", "no"};
-    static const char *settings[] = {"appendonly", "yes", "appendfsync",      "no",         "save",      "",
-                                     "lazy-load",  "no",  "maxmemory-policy", "noeviction", "maxmemory", "0",
-                                     NULL};
+    static const char *settings[] = {
+        "appendonly",       "yes",        "appendfsync", "no", "save",        "", "lazy-load", "no",
+        "maxmemory-policy", "noeviction", "maxmemory",   "0",  "sstable-dir", "", NULL};
     static char bytes[24];
     if (life->memory != MEMORY_FREE)
         snprintf(bytes, sizeof(bytes), "%llu", (unsigned long long)life->memory_bytes);
@@ -484,6 +511,7 @@ static void start(const struct sim_life *life)
     settings[3] = policies[life->policy];
     settings[5] = life->rules ? "1 5" : "";
     settings[7] = life->lazy ? "yes" : "no";
+    settings[13] = life->sstables ? SIM_SSTABLE_DIRS : "";
     if (life->end_at_start)
         schedule_end_at(life->end_at_start, end_start);
     sim_disk_fail(life->fails_at_start ? life->disk_fails_in : 0);
@@ -523,6 +551,8 @@ void sim_live(struct sim_life *life)
     world.model->faults = false;
     world.model->scarce = life->memory != MEMORY_FREE;
     world.model->maybe = life->memory == MEMORY_MAYBE;
+    if (life->sstables)
+        sim_sstables_begin(world.model, life->shown);
     start(life);
     life->booted = false;
     connect_all();

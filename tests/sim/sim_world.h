@@ -31,6 +31,7 @@ struct sim_life {
     unsigned disk_fails_in, memory_fails_in;
     bool fails_at_start; /* the disk fails during the start, too, which may be refused */
     bool lazy, rules;    /* settings: bits are loaded at the first use; saves by rules */
+    bool sstables;       /* a simulated Cassandra writes beside it (sim_sstables.h) */
     enum sim_memory memory;
     uint64_t memory_bytes; /* of `memory`, if it has a limit */
     uint64_t evictions;

@@ -3,12 +3,13 @@
  * seed gives each life its settings, the order of its threads, its clients, its faults and its end; the next life
  * begins with the disk of the one before. BLOOMERY_SIM_LOG=FILE receives the daemon's log; BLOOMERY_SIM_VERBOSE=1 shows
  * each life. */
-#include <sched.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/personality.h>
 #include <sys/random.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -16,7 +17,10 @@
 #include "arena.h"
 #include "rng.h"
 #include "schedule.h"
+#include "sim_commands.h"
+#include "sim_daemon.h"
 #include "sim_disk.h"
+#include "sim_sstables.h"
 #include "sim_world.h"
 
 #define LIVES_MAX 4
@@ -47,11 +51,12 @@ static void plan(struct sim_life *life, struct rng *rng, bool last)
     life->memory_fails_in = rng_below(rng, 6) == 0 ? 20 + (unsigned)rng_below(rng, 400) : 0;
     life->end_at_start = life->first || last || rng_below(rng, 8) ? 0 : 1 + rng_below(rng, 800);
     life->fails_at_start = !life->first && rng_below(rng, 4) == 0;
-    life->memory = rng_below(rng, 3) ? MEMORY_FREE : (enum sim_memory)(1 + rng_below(rng, 3));
+    life->memory = rng_below(rng, 6) ? MEMORY_FREE : (enum sim_memory)(1 + rng_below(rng, 3));
     life->memory_bytes = 200000 + rng_below(rng, 600000);
     life->last = last;
     life->lazy = rng_below(rng, 4) == 0;
     life->rules = rng_below(rng, 4) == 0;
+    life->sstables = rng_below(rng, 5) == 0;
     if (last)
         life->disk_fails_in = life->memory_fails_in = 0;
     life->now_ns += rng_below(rng, UINT64_C(5000000000));
@@ -98,8 +103,10 @@ static bool run_life(struct sim_life *life)
         sim_live(life);
     waitpid(pid, &status, 0);
     char socket[64];
-    snprintf(socket, sizeof(socket), "/tmp/bloomery-sim-%ld", (long)pid);
+    sim_daemon_socket(socket, pid);
     unlink(socket);
+    if (life->sstables)
+        sim_sstables_remove();
     if (verbose)
         printf("  end %d policy %d workers %u faults %u %u: points %llu, trace %016llx\n", (int)life->end,
                (int)life->policy, life->workers, life->disk_fails_in, life->memory_fails_in,
@@ -126,8 +133,10 @@ static bool run_seed(uint64_t seed, uint64_t *trace_out)
         for (unsigned j = 0; j < MODEL_NAMES; j++)
             life->names[i][j] = filter_absent();
     }
-    life->model->window = (struct window_kind){UINT64_C(1000000000) * (1 + rng_below(&rng, 3)),
-                                               1 + (unsigned)rng_below(&rng, 8), rng_below(&rng, 2)};
+    struct window_kind *window = &life->model->window;
+    *window = (struct window_kind){UINT64_C(1000000000) * (1 + rng_below(&rng, 3)), .refresh = rng_below(&rng, 2)};
+    window->parts = 1 + (unsigned)rng_below(&rng, 8);
+    window->items = window->parts + (unsigned)rng_below(&rng, 20);
     for (unsigned i = 0; i < MODEL_CLIENTS; i++)
         life->sleeps |= life->model->clients[i].family == FAMILY_WINDOW;
     for (unsigned i = 0; i < MODEL_SHARED; i++)
@@ -175,18 +184,6 @@ static void print_totals(uint64_t count, double seconds, uint64_t trace)
            (unsigned long long)totals.falses.seen, (unsigned long long)totals.falses.asked);
 }
 
-/* Only one thread runs at a time, and waking the next one on the same processor takes half the time. */
-static void keep_processor(void)
-{
-    cpu_set_t one;
-    int here = sched_getcpu();
-    CPU_ZERO(&one);
-    if (here < 0)
-        return;
-    CPU_SET((unsigned)here, &one);
-    (void)sched_setaffinity(0, sizeof(one), &one);
-}
-
 /* A few choices of the daemon depend on addresses (the lock of a filter, out of several): they are the same in each run
  * if the system permits fixed addresses. */
 static void keep_addresses(char **argv)
@@ -194,6 +191,20 @@ static void keep_addresses(char **argv)
     int now = personality(UINT32_MAX);
     if (now >= 0 && !(now & ADDR_NO_RANDOMIZE) && personality((unsigned long)now | ADDR_NO_RANDOMIZE) >= 0)
         execv("/proc/self/exe", argv);
+}
+
+/* A working directory for SSTables. The daemon knows their paths from there on, which are the same in each run. */
+static void enter_directory(char path[64])
+{
+    const char *log = getenv("BLOOMERY_SIM_LOG");
+    char whole[PATH_MAX];
+    if (log && *log != '/' && getcwd(whole, sizeof(whole) - strlen(log) - 1))
+        setenv("BLOOMERY_SIM_LOG", strcat(strcat(whole, "/"), log), 1);
+    sim_daemon_socket(path, getpid()); /* no daemon has this process */
+    if (mkdir(path, 0700) != 0 || chdir(path) != 0) {
+        perror(path);
+        exit(1);
+    }
 }
 
 /* False: the seed has failed, or does not repeat. */
@@ -212,17 +223,16 @@ static bool check_seed(uint64_t seed, bool again, uint64_t *trace_out)
 }
 
 /* Fresh seeds, until one fails. */
-static int run_forever(void)
+static void run_forever(void)
 {
     uint64_t first = 0, trace, n = 0;
     if (getrandom(&first, 6, 0) != 6)
-        return 1;
+        return;
     printf("from seed %llu on\n", (unsigned long long)first);
     while (check_seed(first + n, false, &trace))
         if (++n % 1000 == 0)
             printf("%llu seeds\n", (unsigned long long)n);
     printf("%llu seeds passed before it\n", (unsigned long long)n);
-    return 1;
 }
 
 int main(int argc, char **argv)
@@ -230,14 +240,19 @@ int main(int argc, char **argv)
     uint64_t failed = 0, trace = 0;
     struct timespec begin, end;
     static char text[1 << 16];
+    char directory[64], item[NAME_SIZE];
     keep_addresses(argv);
     setvbuf(stdout, text, _IOFBF,
             sizeof(text)); /* it would take memory at its first use, and move all that comes after */
-    keep_processor();
     verbose = getenv("BLOOMERY_SIM_VERBOSE") != NULL;
     arena_create();
-    if (argc > 1 && strcmp(argv[1], "--forever") == 0)
-        return run_forever();
+    enter_directory(directory);
+    (void)command_item(item, FAMILY_CUCKOO, 0); /* finds them all, once for all lives */
+    if (argc > 1 && strcmp(argv[1], "--forever") == 0) {
+        run_forever();
+        rmdir(directory);
+        return 1;
+    }
     uint64_t first = argc > 1 ? strtoull(argv[1], NULL, 0) : 1, count = argc > 2 ? strtoull(argv[2], NULL, 0) : 1;
     clock_gettime(CLOCK_MONOTONIC, &begin);
     for (uint64_t seed = first; seed < first + count; seed++) {
@@ -247,6 +262,7 @@ int main(int argc, char **argv)
     }
     clock_gettime(CLOCK_MONOTONIC, &end);
     double seconds = (double)(end.tv_sec - begin.tv_sec) + (double)(end.tv_nsec - begin.tv_nsec) / 1e9;
+    rmdir(directory);
     if (argc <= 3)
         print_totals(count, seconds, trace);
     return failed ? 1 : 0;

@@ -18,6 +18,7 @@
 #define SECTOR      512
 #define PAGE        4096
 #define KEPT_MEMORY (32 << 20)
+#define ROOM        (((size_t)4 << 20) - 64)
 
 struct bytes {
     unsigned char *ptr;
@@ -46,9 +47,15 @@ struct crash_fs {
     size_t nchanges;
 };
 
+/* A long file has room to grow: it is written piece by piece, and would be copied each time. */
+static size_t room_for(size_t len)
+{
+    return len < ROOM / 16 ? len + 1 : len / ROOM * ROOM + ROOM;
+}
+
 static void copy_bytes(struct bytes *to, const struct bytes *from)
 {
-    unsigned char *ptr = malloc(from->len + 1);
+    unsigned char *ptr = malloc(room_for(from->len));
 
     crash_demand(ptr != NULL, "out of memory");
     if (from->len > 0)
@@ -147,8 +154,10 @@ static int take_fd(struct crash_fs *fs, int inode)
 
 static void resize(struct bytes *bytes, size_t len)
 {
-    unsigned char *ptr = realloc(bytes->ptr, len + 1);
+    unsigned char *ptr = bytes->ptr;
 
+    if (!ptr || room_for(len) != room_for(bytes->len))
+        ptr = realloc(ptr, room_for(len));
     crash_demand(ptr != NULL, "out of memory");
     if (len > bytes->len)
         memset(ptr + bytes->len, 0, len - bytes->len);
@@ -389,11 +398,8 @@ static int crash_sync_dir(void *ctx, const char *path)
     return 0;
 }
 
-static int crash_sync_all(void *ctx, int fd)
+static void settle_all(struct crash_fs *fs)
 {
-    struct crash_fs *fs = ctx;
-
-    by_fd(fs, fd);
     for (size_t i = 0; i < fs->nchanges; i++) {
         names_apply(&fs->disk, &fs->changes[i]);
         change_deinit(&fs->changes[i]);
@@ -403,6 +409,12 @@ static int crash_sync_all(void *ctx, int fd)
         if (fs->inodes[i].used)
             settle(&fs->inodes[i]);
     }
+}
+
+static int crash_sync_all(void *ctx, int fd)
+{
+    by_fd(ctx, fd);
+    settle_all(ctx);
     return 0;
 }
 
@@ -526,6 +538,16 @@ static void tear(struct bytes *out, const struct inode *inode, uint64_t *random)
         n = from->len - at < n ? from->len - at : n;
         memcpy(out->ptr + at, from->ptr + at, n);
     }
+}
+
+void crash_fs_killed(struct crash_fs *fs)
+{
+    for (int i = 0; i < MAX_FDS; i++)
+        fs->fds[i] = -1;
+    fs->lock_fd = -1;
+    for (int i = 0; i < fs->ninodes; i++)
+        fs->inodes[i].lost = false;
+    settle_all(fs);
 }
 
 struct crash_fs *crash_fs_after(const struct crash_fs *fs, enum crash_mode mode, uint64_t seed)

@@ -66,6 +66,9 @@ enum crash_mode {
     CRASH_DATA_ONLY,
 };
 
+/* crash_fs_after() with CRASH_KEEP_ALL, in place. */
+void crash_fs_killed(struct crash_fs *fs);
+
 /* A new file system in the state after a crash, with everything synced and without locks. `fs` is unchanged, so that a
  * test can try many crashes at one point. */
 struct crash_fs *crash_fs_after(const struct crash_fs *fs, enum crash_mode mode, uint64_t seed);

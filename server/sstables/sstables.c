@@ -270,8 +270,7 @@ bool sstables_may_miss(struct sstables *s, struct errbuf *why)
         errbuf_set(why, SSTABLES_SCANNING);
         return true;
     }
-    if (!s || (atomic_load_explicit(&s->unseen.n, memory_order_relaxed) == 0 &&
-               !atomic_load_explicit(&s->unseen.failed, memory_order_relaxed)))
+    if (!s || atomic_load_explicit(&s->unseen.n, memory_order_relaxed) == 0)
         return false;
     lock_take(&s->lock);
     *why = s->unseen.why;
@@ -321,9 +320,7 @@ void sstables_numbers(struct sstables *s, struct sstables_numbers *numbers_out)
     lock_take(&s->lock);
     *numbers_out = s->numbers;
     numbers_out->scanning = sstables_is_scanning(s);
-    numbers_out->read = numbers_out->broken = 0;
     numbers_out->unreachable = atomic_load(&s->unseen.n);
-    numbers_out->bytes = numbers_out->read_bytes = 0;
     for (const struct watched_dir *dir = s->first_dir; dir; dir = dir->next) {
         for (const struct sstable *file = dir->files; file; file = file->next) {
             numbers_out->bytes += file->stamp.size;

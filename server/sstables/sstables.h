@@ -81,8 +81,7 @@ void sstables_read(struct sstables *sstables, struct slice name);
 bool sstables_is_scanning(const struct sstables *sstables);
 
 /* Whether a name that is missing may be one of an SSTable: the first scan has not ended, or something cannot be looked
- * at, for instance a directory of another user, or there was no memory for it. With the reason. `sstables` may be
- * NULL. */
+ * at, such as a directory of another user, or noted, without memory. With the reason. `sstables` may be NULL. */
 bool sstables_may_miss(struct sstables *sstables, struct errbuf *why);
 bool sstables_could_name(struct slice name); /* false: no SSTable's filter has such a name, which has a slash */
 

@@ -91,11 +91,10 @@ struct sstables_look {
     uint64_t round;
 };
 
-/* Directories that could not be searched completely. */
+/* Directories that could not be searched completely; and one more for what there was no memory for. */
 struct sstables_unseen {
     atomic_size_t n;
-    atomic_bool failed; /* rounds.failed, at the end of the last round */
-    struct errbuf why;  /* of one of them; under the lock */
+    struct errbuf why; /* of one of them; under the lock */
 };
 
 struct sstables_watcher {

@@ -459,17 +459,16 @@ static void look_at_dir(struct sstables *s, const char *path, const struct dir_p
 void sstables_count_unseen(struct sstables *s)
 {
     const struct watched_dir *first = NULL;
-    size_t n = 0;
+    size_t n = s->rounds.failed;
     for (const struct watched_dir *dir = s->first_dir; dir; dir = dir->next) {
         n += dir->unseen[0] != '\0';
         first = dir->unseen[0] ? dir : first;
     }
     if (first)
         errbuf_set(&s->unseen.why, SSTABLES_INCOMPLETE " (%zu): %s: %s", n, first->path, first->unseen);
-    else if (s->rounds.failed)
+    else if (n > 0)
         errbuf_set(&s->unseen.why, SSTABLES_INCOMPLETE ": too little memory, or too many open files");
     atomic_store(&s->unseen.n, n);
-    atomic_store(&s->unseen.failed, s->rounds.failed);
 }
 
 /* Whether a directory that is not watched has changed in this round. */

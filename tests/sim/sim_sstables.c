@@ -113,7 +113,7 @@ static size_t filter_of(const struct sstable *sstable, unsigned char bytes[FILTE
     struct bloom_layer_view layer;
     struct bloom_alone alone = {NULL};
     struct errbuf err;
-    char item[8];
+    char item[16];
     CHECK(bloom_alone_init(&alone, &shape, NULL, &err) == 0);
     for (unsigned key = 0; key < KEYS; key++) {
         size_t len = (size_t)snprintf(item, sizeof(item), "i%u", key);
@@ -297,7 +297,7 @@ static bool must_be_named(const struct sstable *sstable, uint64_t now_ns)
 static void ask_find(bool all)
 {
     struct question *question = &it.question;
-    char items[KEYS][8];
+    char items[KEYS][16];
     const char *words[3 + KEYS] = {"BF.FIND", "ks.t/*", "ITEMS"};
     *question = (struct question){true, .must = it.known};
     question->n = all ? KEYS : 1 + (unsigned)below(4);
@@ -319,7 +319,7 @@ static void ask_find(bool all)
 static void ask_exists(void)
 {
     const struct sstable *one = &it.all[below(it.n)];
-    char name[24], item[8];
+    char name[24], item[16];
     unsigned key = (unsigned)below(KEYS);
     while (one->keys && below(8) && !(one->keys & bit(key)))
         key = (key + 1) % KEYS;

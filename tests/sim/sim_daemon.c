@@ -43,7 +43,7 @@ static void set(struct config *config, const char *name, const char *value)
 
 void sim_daemon_socket(char path[64], pid_t pid)
 {
-    snprintf(path, 64, "%s/bloomery-sim-%ld", access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp", (long)pid);
+    snprintf(path, 64, "%s/bloomery-sim-%07ld", access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp", (long)pid);
 }
 
 static struct config *make_config(void)

@@ -389,7 +389,8 @@ static bool parse(const struct resp_reply *reply, unsigned nkeys, struct lists *
             take_name(reply, at++, &out->found[i]);
     at++;
     for (int64_t n = reply->nodes[at++].number; n > 0; n -= 2, at += 2)
-        take_name(reply, at, &out->unknown);
+        if (!slice_is(resp_reply_text(reply, at + 1), "no filter matches"))
+            take_name(reply, at, &out->unknown);
     return true;
 }
 

@@ -3,6 +3,7 @@
  * seed gives each life its settings, the order of its threads, its clients, its faults and its end; the next life
  * begins with the disk of the one before. BLOOMERY_SIM_LOG=FILE receives the daemon's log; BLOOMERY_SIM_VERBOSE=1 shows
  * each life. */
+#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -200,11 +201,13 @@ static void enter_directory(char path[64])
     char whole[PATH_MAX];
     if (log && *log != '/' && getcwd(whole, sizeof(whole) - strlen(log) - 1))
         setenv("BLOOMERY_SIM_LOG", strcat(strcat(whole, "/"), log), 1);
-    sim_daemon_socket(path, getpid()); /* no daemon has this process */
-    if (mkdir(path, 0700) != 0 || chdir(path) != 0) {
+    sim_daemon_socket(path, getpid());
+    strcat(path, ".d");
+    if ((mkdir(path, 0700) != 0 && errno != EEXIST) || chdir(path) != 0) {
         perror(path);
         exit(1);
     }
+    sim_sstables_remove(); /* of a process that was killed and had this number */
 }
 
 /* False: the seed has failed, or does not repeat. */

@@ -306,6 +306,7 @@ DAEMON_TEST(the_daemon, admin, every_call_is_timed)
     expect_like(&resp3, "{\"bf.exists\":{\"calls\"::3,\"histogram_usec\":{:", "LATENCY HISTOGRAM bf.exists nosuch");
     expect_like(&resp2, "[\"bf.exists\",[\"calls\",:3,\"histogram_usec\",[:", "LATENCY HISTOGRAM bf.exists nosuch");
     expect_like(&resp2, "\"latency|histogram\",[\"calls\",:2", "LATENCY HISTOGRAM latency");
+    expect_like(&resp2, "latency_percentiles_usec_latency|histogram:p50=", "INFO latencystats");
 }
 
 /* CONFIG RESETSTAT resets all counts to zero, and counting continues from there. */

@@ -139,7 +139,6 @@ struct store_save_summary {
     uint64_t layers_written;
     uint64_t bytes;   /* of the layers written, as Filter.db files */
     uint64_t removed; /* filters that are gone */
-    bool unfinished;  /* committed and safe, but a superseded file could not be removed: the next save tries again */
 };
 
 /* Saves. An unchanged filter is written again if its files are missing or truncated. If its bits are not in memory

@@ -124,50 +124,17 @@ int store_sync_filters(struct store *store, struct errbuf *err)
 
 /* ---- removing ---- */
 
-/* 0: the file is gone. */
-static int remove_file(struct store *store, const struct file_name *name, struct errbuf *err)
-{
-    struct path path;
-    int rc = path_file(store, &path, name, err);
-
-    STEP(rc, store->fs->unlink(store->fs->ctx, path.text));
-    if (rc == 0 || rc == -ENOENT || rc == -ENOTDIR)
-        return 0;
-    return errbuf_fail(err, rc, "%s: cannot be removed: %s; this will be tried again", path.text, fs_error_text(rc));
-}
-
-static void keep_removable(struct store *store, const struct file_name *name)
-{
-    lock_take(&store->lock);
-    (void)file_list_add(&store->removable, name); /* without memory the next start removes it */
-    lock_give(&store->lock);
-}
-
 void store_remove(struct store *store, const struct file_list *list)
 {
-    struct errbuf reason;
-
     for (size_t i = 0; i < list->count; i++) {
-        if (remove_file(store, &list->items[i], &reason) == 0)
-            continue;
-        store_report(store, STORE_WARNING, "%s", reason.text);
-        keep_removable(store, &list->items[i]);
+        struct path path;
+        int rc = path_file(store, &path, &list->items[i], NULL);
+
+        STEP(rc, store->fs->unlink(store->fs->ctx, path.text));
+        if (rc != 0 && rc != -ENOENT && rc != -ENOTDIR)
+            store_report(store, STORE_WARNING, "%s: cannot be removed: %s; the next start tries again", path.text,
+                         fs_error_text(rc));
     }
-}
-
-void store_remove_again(struct store *store)
-{
-    struct file_list list;
-    struct errbuf ignored;
-
-    lock_take(&store->lock);
-    list = store->removable;
-    store->removable = (struct file_list){0};
-    lock_give(&store->lock);
-    for (size_t i = 0; i < list.count; i++)
-        if (remove_file(store, &list.items[i], &ignored) != 0)
-            keep_removable(store, &list.items[i]);
-    file_list_deinit(&list);
 }
 
 /* ---- files that the MANIFEST does not name ----

@@ -86,9 +86,8 @@ struct store {
     struct lock_rw reading;
     bool serves; /* the index stays mapped */
 
-    struct lock lock;           /* guards the fields below; reports come one at a time under it */
-    struct file_list removable; /* superseded files that could not be removed yet */
-    struct id_map fates;        /* struct fate */
+    struct lock lock;    /* guards the field below; reports come one at a time under it */
+    struct id_map fates; /* struct fate */
 };
 
 void committed_deinit(const struct store *store, struct committed *committed); /* closes the file */
@@ -125,9 +124,8 @@ int store_put_layer(struct store *store, struct layer_io *io, struct manifest_fi
 /* Makes the names in `filters` durable. */
 int store_sync_filters(struct store *store, struct errbuf *err);
 
-/* Removes the files. Those that cannot be removed are reported and kept in `removable`, for the next save. */
+/* Removes the files. Those that cannot be removed are reported, and the next start removes them. */
 void store_remove(struct store *store, const struct file_list *list);
-void store_remove_again(struct store *store);
 
 /* Adds the filter's files that are not in `but` (may be NULL) to the list; a pack is none. 0 or -ENOMEM. */
 int store_list_files(struct file_list *list, const struct manifest_filter *filter, const struct manifest_filter *but);

@@ -416,7 +416,6 @@ void store_close(struct store *store)
     packs_deinit(store);
     id_map_deinit(&store->opened.named);
     file_list_deinit(&store->doubted);
-    file_list_deinit(&store->removable);
     fates_deinit(store);
     lock_deinit(&store->lock);
     lock_rw_deinit(&store->reading);

@@ -429,8 +429,6 @@ int store_save(struct store *store, const struct store_source *source, struct st
 
     if (rc == 0 && store->in_doubt)
         rc = save_resolve_in_doubt(store, err);
-    if (rc == 0)
-        store_remove_again(store);
     if (rc == 0) {
         fates_begin(store);
         rc = save_init(&save, err);
@@ -444,9 +442,6 @@ int store_save(struct store *store, const struct store_source *source, struct st
             save_abandon(&save, rc == STORE_IN_DOUBT);
         save_deinit(&save);
     }
-    lock_take(&store->lock);
-    summary.unfinished = rc == 0 && store->removable.count > 0;
-    lock_give(&store->lock);
     if (summary_out)
         *summary_out = summary;
     return rc;

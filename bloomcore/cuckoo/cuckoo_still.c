@@ -265,17 +265,17 @@ void cuckoo_set_counts(struct bloom_filter *filter, uint64_t ordinal, uint64_t d
     atomic_store_explicit(&cuckoo->deletes, deletes, memory_order_relaxed);
 }
 
-/* Slots that are a part of a word are counted side by side: a slot that is not 0 sets its
- * highest bit, alone or when all lower bits are added to it. */
+/* As many slots as a word has room for are counted side by side: a slot that is not 0 sets its highest bit, alone or when
+ * all lower bits are added to it. */
 uint64_t cuckoo_count_taken(const struct bloom_layer *layer)
 {
-    unsigned bits = cuckoo_slot_bits(layer->geometry), each = 64 % bits ? 0 : 64 / bits;
-    uint64_t one = UINT64_MAX / ((UINT64_C(1) << bits) - 1), low = one * ((UINT64_C(1) << (bits - 1)) - 1);
+    unsigned bits = cuckoo_slot_bits(layer->geometry), each = 64 / bits, rest = 64 % bits;
+    uint64_t slot = (UINT64_C(1) << bits) - 1, one = UINT64_MAX / slot >> rest, low = one * (slot >> 1);
     uint64_t slots = layer->geometry->capacity, at = 0, items = 0;
 
-    for (; each && slots - at >= each; at += each) {
-        uint64_t word = cuckoo_get_bits(layer, at * bits, 64);
-        items += ((((word & low) + low) | word) >> (bits - 1) & one) * one >> (64 - bits);
+    for (; slots - at >= each; at += each) {
+        uint64_t some = cuckoo_get_bits(layer, at * bits, each * bits) & UINT64_MAX >> rest;
+        items += ((((some & low) + low) | some) >> (bits - 1) & one) * one >> bits * (each - 1) & slot;
     }
     for (; at < slots; at++)
         items += cuckoo_get(layer, at) != 0;

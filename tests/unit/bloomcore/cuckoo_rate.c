@@ -50,6 +50,7 @@ Test(cuckoo_rate, a_filter_with_a_rate_holds_its_capacity)
         struct cuckoo_state state;
         for (uint64_t n = 0; n < numbers.capacity; n++)
             cr_assert_eq(cuckoo_add(filter, rng_next(&rng), false, NULL, NULL), BLOOM_ADDED);
+        cuckoo_recount(filter);
         cuckoo_state(filter, &state);
         cr_assert(state.nlayers == 1 && state.items == numbers.capacity, "%" PRIu64 " items: %u layers",
                   numbers.capacity, state.nlayers);

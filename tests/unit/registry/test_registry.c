@@ -129,6 +129,22 @@ Test(registry, rename)
 
 #define MODEL_NAMES 500
 
+/* The new name makes a larger table, in which the old one has another slot: both are in one shard of the table. */
+Test(registry, a_rename_in_a_table_that_grows)
+{
+    unsigned numbers[8] = {0}, n = 0;
+    uint64_t shard = registry_hash(registry, name_of(0)) >> 52;
+    for (unsigned i = 0; n < 8; i++)
+        if (registry_hash(registry, name_of(i)) >> 52 == shard)
+            numbers[n++] = i;
+    for (unsigned i = 0; i < 7; i++)
+        create(name_of(numbers[i]));
+    cr_assert_eq(registry_rename(registry, name_of(numbers[0]), name_of(numbers[7]), true, NULL), REGISTRY_OK);
+    for (unsigned i = 0; i < 8; i++)
+        cr_expect_eq(registry_lookup(registry, name_of(numbers[i])) != NULL, i > 0, "%u", i);
+    cr_expect_eq(registry_count(registry), 7);
+}
+
 /* Random creations, deletions, renames and clears agree with an array of the filter under each name. */
 Test(registry, agrees_with_a_model)
 {

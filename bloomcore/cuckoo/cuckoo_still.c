@@ -265,8 +265,8 @@ void cuckoo_set_counts(struct bloom_filter *filter, uint64_t ordinal, uint64_t d
     atomic_store_explicit(&cuckoo->deletes, deletes, memory_order_relaxed);
 }
 
-/* As many slots as a word has room for are counted side by side: a slot that is not 0 sets its highest bit, alone or when
- * all lower bits are added to it. */
+/* As many slots as a word has room for are counted side by side: a slot that is not 0 sets its highest bit, alone or
+ * when all lower bits are added to it. */
 uint64_t cuckoo_count_taken(const struct bloom_layer *layer)
 {
     unsigned bits = cuckoo_slot_bits(layer->geometry), each = 64 / bits, rest = 64 % bits;

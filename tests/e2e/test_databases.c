@@ -137,6 +137,22 @@ CLIENT_TEST(the_daemon, databases, the_longest_name_is_shorter_in_another)
     expect(client, "-ERR source and destination objects are the same", "MOVE %b 1", name, (size_t)10);
 }
 
+/* The name for the other database was written beyond its buffer. */
+CLIENT_TEST(the_daemon, databases, move_of_a_name_that_no_filter_can_have)
+{
+    static char name[1 << 20];
+    static const size_t lengths[] = {65536, 65541, 65542, 65548, 66000, 70000, sizeof(name)};
+    memset(name, 'n', sizeof(name));
+    for (int db = 0; db < 2; db++) {
+        expect(client, "+OK", "SELECT %d", db);
+        for (size_t i = 0; i < sizeof(lengths) / sizeof(*lengths); i++)
+            expect(client, ":0", "MOVE %b 3", name, lengths[i]);
+    }
+    expect(client, "+OK", "MULTI");
+    expect(client, "+QUEUED", "MOVE %b 3", name, (size_t)70000);
+    expect(client, "[:0]", "EXEC");
+}
+
 /* ---- SWAPDB ---- */
 
 DAEMON_TEST(the_daemon, databases, an_exchange_is_seen_by_all_at_once)

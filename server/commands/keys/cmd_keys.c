@@ -428,7 +428,10 @@ void cmd_move(struct command_ctx *ctx)
         reply_error(ctx->reply, "ERR source and destination objects are the same");
         return;
     }
-    int status = change_key(ctx, from, key_write(space, database, key_name(from)), true);
+    struct slice name = key_name(from), to = from; /* a name that no filter has is refused as it is */
+    if (name.len <= REGISTRY_MAX_NAME)
+        to = key_write(space, database, name);
+    int status = change_key(ctx, from, to, true);
     if (status == REGISTRY_OK || status == REGISTRY_NOT_FOUND || status == REGISTRY_EXISTS)
         reply_integer(ctx->reply, status == REGISTRY_OK);
 }

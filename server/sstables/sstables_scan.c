@@ -82,12 +82,15 @@ static struct watched_dir *dir_of(struct sstables *s, const char *path)
 
 /* ---- files ---- */
 
-/* Whether all of the SSTable is there. `name`: of `path`; `st`: of one of its files. */
-static bool is_whole(const char *path, const struct sstable_name *name, const struct stat *st)
+/* Whether all of the SSTable is there. `name`: of `path`; `st`: of one of its files. `served`: it was whole before, and
+ * this file has not changed: Cassandra writes the TOC.txt again for a new component. */
+static bool is_whole(const char *path, const struct sstable_name *name, const struct stat *st, bool served)
 {
     char sibling[PATH_MAX];
     if (sstable_is_unfinished(path, name))
         return false;
+    if (served)
+        return true;
     sstable_sibling(path, name, "TOC.txt", sibling, sizeof(sibling));
     int64_t age = clock_unix_ms() - ((int64_t)st->st_mtim.tv_sec * 1000 + st->st_mtim.tv_nsec / 1000000);
     return access(sibling, F_OK) == 0 || age >= SSTABLES_TOC_MS || age <= -SSTABLES_TOC_MS;
@@ -114,11 +117,13 @@ static void look_at_filter(struct sstables *s, struct watched_dir *dir, const ch
                            const struct sstable_name *name)
 {
     struct stat st;
+    struct sstable *file = sstables_by_path(s, path);
+    int64_t served_ns = file ? file->stamp.mtime_ns : INT64_MIN;
     lock_give(&s->lock);
     int error = stat(path, &st) == 0 ? 0 : errno;
-    bool whole = error == 0 && is_whole(path, name, &st);
+    bool whole = error == 0 && is_whole(path, name, &st, mtime_ns(&st) == served_ns);
     lock_take(&s->lock);
-    struct sstable *file = sstables_by_path(s, path);
+    file = sstables_by_path(s, path);
     if (error && error != ENOENT && file) /* it is there; a reader will report why it cannot be read */
         sstables_keep(s, file);
     else if (error && error != ENOENT)
@@ -136,10 +141,12 @@ static void look_at_data(struct sstables *s, struct watched_dir *dir, const char
 {
     static const struct sstable_stamp none;
     struct stat st;
+    struct sstable *file = sstables_by_path(s, path);
+    bool served = file && file->stamp.inode == 0;
     lock_give(&s->lock);
     bool lacks = access(path, F_OK) != 0 && errno == ENOENT;
     int error = !lacks || stat(data, &st) == 0 ? 0 : errno;
-    lacks = lacks && error == 0 && is_whole(data, name, &st);
+    lacks = lacks && error == 0 && is_whole(data, name, &st, served);
     lock_take(&s->lock);
     if (error && error != ENOENT)
         note_unseen(s, dir, data, strerror(error));

@@ -195,6 +195,24 @@ DAEMON_TEST(the_daemon, sstables, those_without_a_toc_are_taken_when_they_are_ol
     wait_for("[\"ks.t/1\",\"ks.t/2\",\"ks.t/4\",\"ks.t/5\"]", "KEYS *");
 }
 
+/* Cassandra deletes a TOC.txt and writes it again when a component is added. */
+DAEMON_TEST(the_daemon, sstables, a_toc_may_be_written_again)
+{
+    prepare();
+    write_sstable("data/ks/t-" ID "/nb-1-big-Filter.db", na_file, sizeof(na_file));
+    write_data("data/ks/t-" ID "/nb-2-big-Data.db");
+    write_toc("data/ks/t-" ID "/nb-2-big-Filter.db");
+    start();
+    const char *expected = "[\"asked\",:1,\"found\",[[\"ks.t/1\"]],\"unknown\",[\"ks.t/2\",\"" NO_FILTER "\"]]";
+    expect_find(expected, "BF.FIND ks.t/* ITEMS k");
+    cr_assert_eq(unlink(below_root("data/ks/t-" ID "/nb-1-big-TOC.txt")), 0);
+    cr_assert_eq(unlink(below_root("data/ks/t-" ID "/nb-2-big-TOC.txt")), 0);
+    write_sstable("data/ks/t-" ID "/nb-3-big-Filter.db", na_file, sizeof(na_file)); /* the daemon looks */
+    wait_for(":1", "BF.EXISTS ks.t/3 k");
+    expect(client, ":1", "BF.EXISTS ks.t/1 k");
+    expect(client, "[\"ks.t/1\",\"ks.t/2\",\"ks.t/3\"]", "KEYS *");
+}
+
 /* ---- read-only filters ---- */
 
 /* Changes of them are errors, and no save has them. */

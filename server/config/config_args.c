@@ -45,6 +45,10 @@ static int read_option(struct config *cfg, struct config_merge *merge, int argc,
     else
         while (*i < argc && !is_option(argv[*i]))
             values[n++] = slice_of(argv[(*i)++]);
+    if (config_is_retired((struct slice){name, len})) {
+        config_note_retired("arguments", (struct slice){name, len}, err);
+        return CONFIG_OK;
+    }
     status = config_apply(cfg, merge, (struct slice){name, len}, values, n, CONFIG_ARGUMENT, err);
     if (status != CONFIG_OK)
         errbuf_prefix(err, "argument --%.*s", config_shown_name((struct slice){name, len}), name);

@@ -127,8 +127,7 @@ static bool next_line(struct slice *text, struct slice *line_out)
     return true;
 }
 
-/* Settings of earlier versions. Their lines have no effect, so that a file of such a version still starts. */
-static bool is_retired(struct slice name)
+bool config_is_retired(struct slice name)
 {
     static const char *const names[] = {"latency-monitor-threshold",
                                         "latency-tracking-info-percentiles",
@@ -151,14 +150,12 @@ static bool is_retired(struct slice name)
     return false;
 }
 
-/* Tells it in `err`, behind what is there: the status is CONFIG_OK. */
-static void note_retired(const struct source *source, unsigned number, struct slice name, struct errbuf *err)
+void config_note_retired(const char *place, struct slice name, struct errbuf *err)
 {
     size_t len = err ? strlen(err->text) : 0;
 
     if (len == 0)
-        errbuf_set(err, "%s:%u: '%.*s' is no setting any more and has no effect", source->name, number, (int)name.len,
-                   name.ptr);
+        errbuf_set(err, "%s: '%.*s' is no setting any more and has no effect", place, (int)name.len, name.ptr);
     else
         (void)snprintf(err->text + len, sizeof(err->text) - len, "; likewise '%.*s'", (int)name.len, name.ptr);
 }
@@ -175,7 +172,7 @@ static void add_unknown_ones(struct slice text, struct errbuf *err)
         struct config_line line;
 
         if (config_line_split(next, &line, NULL) == CONFIG_OK && line.nwords > 0 &&
-            !slice_is(line.words[0], "include") && !config_find(line.words[0]) && !is_retired(line.words[0]))
+            !slice_is(line.words[0], "include") && !config_find(line.words[0]) && !config_is_retired(line.words[0]))
             len += (size_t)snprintf(names + len, sizeof(names) - len, "%s'%.*s'", len > 0 ? ", " : "",
                                     config_shown_name(line.words[0]), line.words[0].ptr);
         config_line_deinit(&line);
@@ -195,9 +192,11 @@ static int load_line(struct config *cfg, struct config_merge *merge, const struc
     if (status == CONFIG_OK && line.nwords > 0) {
         if (slice_is(line.words[0], "include"))
             status = load_include(cfg, merge, source, &line, err);
-        else if (is_retired(line.words[0]))
-            note_retired(source, number, line.words[0], err);
-        else
+        else if (config_is_retired(line.words[0])) {
+            struct errbuf place;
+            errbuf_set(&place, "%s:%u", source->name, number);
+            config_note_retired(place.text, line.words[0], err);
+        } else
             status = config_apply(cfg, merge, line.words[0], line.words + 1, line.nwords - 1, CONFIG_FILE, err);
         for (size_t i = 1; status == CONFIG_REFUSED && err && i < line.nwords; i++) {
             size_t len = strlen(err->text);

@@ -13,6 +13,11 @@ struct config_merge {
 int config_apply(struct config *cfg, struct config_merge *merge, struct slice name, const struct slice *values,
                  size_t n, enum config_source source, struct errbuf *err);
 
+/* Settings of earlier versions have no effect, so that their files and arguments still start. The note is behind the
+ * text that is in `err`; the status stays CONFIG_OK. */
+bool config_is_retired(struct slice name);
+void config_note_retired(const char *place, struct slice name, struct errbuf *err);
+
 /* How many bytes of the name of an unknown setting a message may repeat: what follows could be a password, as in
  * `requirepass=secret` or `requirepass"secret"`. */
 int config_shown_name(struct slice name);

@@ -547,6 +547,25 @@ Test(acl, the_faults_of_a_file_have_lines)
     config_deinit(&config);
 }
 
+/* Files of earlier versions still start. */
+Test(acl, rules_for_commands_that_have_gone_have_no_effect)
+{
+    struct config config;
+    struct acl_list list;
+    struct buf errors;
+    cr_assert_eq(config_init(&config), 0);
+    buf_init(&errors, SIZE_MAX);
+    cr_assert_eq(acl_text_read("f",
+                               slice_of("user bob on nopass ~* -@all +MIGRATE +latency|doctor -memory|purge +bf.add\n"),
+                               &config, &list, &errors),
+                 CONFIG_OK, "%s", buf_head(&errors));
+    cr_assert_eq(list.n, 2);
+    acl_list_free(&list);
+    cr_assert_eq(acl_text_read("f", slice_of("user bob +latency|nosuch\n"), &config, &list, &errors), CONFIG_REFUSED);
+    buf_deinit(&errors);
+    config_deinit(&config);
+}
+
 /* The default user has the password of the settings unless the file states another one. */
 Test(acl, a_file_without_default_leaves_him_his_password)
 {

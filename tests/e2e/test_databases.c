@@ -147,6 +147,7 @@ CLIENT_TEST(the_daemon, databases, move_of_a_name_that_no_filter_can_have)
         expect(client, "+OK", "SELECT %d", db);
         for (size_t i = 0; i < sizeof(lengths) / sizeof(*lengths); i++)
             expect(client, ":0", "MOVE %b 3", name, lengths[i]);
+        expect(client, ":0", "COPY %b %b", name, (size_t)70000, name + 1, (size_t)70001);
     }
     expect(client, "+OK", "MULTI");
     expect(client, "+QUEUED", "MOVE %b 3", name, (size_t)70000);

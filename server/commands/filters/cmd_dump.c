@@ -393,7 +393,7 @@ static void copy_job(struct command_job *job)
     struct slice from = args->argv[1], to = args->argv[2];
     if (database != job->database && to.len <= REGISTRY_MAX_NAME) /* a longer one is refused as it is */
         to = key_write(space, database, key_name(to));
-    if (slice_equal(from, to)) {
+    if (from.len <= REGISTRY_MAX_NAME && slice_equal(from, to)) { /* longer ones have been cut */
         reply_error(&job->reply, "ERR source and destination objects are the same");
         return;
     }

@@ -10,7 +10,7 @@ LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)|(?:src|href|srcset)=\"([^\"]+)\"")
 HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
 NUMBERED = re.compile(r"^## (\d+)\. ", re.MULTILINE)
 PAGE_LINES = 300
-LONG = ("docs/FORMAT.md", "docs/SETTINGS.md", "docs/COMMAND_LIST.md", "docs/benchmarks.md")  # looked up, not read
+LONG = ("docs/FORMAT.md", "docs/SETTINGS.md", "docs/COMMAND_LIST.md")  # looked up, not read
 FENCED = re.compile(r"^ *```.*?^ *```", re.MULTILINE | re.DOTALL)
 
 

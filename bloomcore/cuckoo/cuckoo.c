@@ -292,12 +292,9 @@ void cuckoo_set_slots(struct bloom_filter *filter, uint64_t at, const void *slot
     bloom_lock_give(lock);
 }
 
-#define LOAD_SLOTS 65536
-
 double cuckoo_load(unsigned bucket_size, unsigned iterations)
 {
-    const struct cuckoo_numbers numbers = {
-        .capacity = LOAD_SLOTS, .bucket_size = bucket_size, .iterations = iterations};
+    const struct cuckoo_numbers numbers = {.capacity = 65536, .bucket_size = bucket_size, .iterations = iterations};
     struct bloom_params params;
     struct bloom_shape shape;
     struct bloom_alone alone;

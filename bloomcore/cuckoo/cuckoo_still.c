@@ -265,8 +265,8 @@ void cuckoo_set_counts(struct bloom_filter *filter, uint64_t ordinal, uint64_t d
     atomic_store_explicit(&cuckoo->deletes, deletes, memory_order_relaxed);
 }
 
-/* As many slots as a word has room for are counted side by side: a slot that is not 0 sets its highest bit, alone or
- * when all lower bits are added to it. */
+/* Counts as many slots at a time as a word has room for. The highest bit of a slot is set if it was, or when the other
+ * bits carry into it: their sum with as many ones does, unless they are all 0. The product adds up these bits. */
 uint64_t cuckoo_count_taken(const struct bloom_layer *layer)
 {
     unsigned bits = cuckoo_slot_bits(layer->geometry), each = 64 / bits, rest = 64 % bits;
@@ -275,7 +275,8 @@ uint64_t cuckoo_count_taken(const struct bloom_layer *layer)
 
     for (; slots - at >= each; at += each) {
         uint64_t some = cuckoo_get_bits(layer, at * bits, each * bits) & UINT64_MAX >> rest;
-        items += ((((some & low) + low) | some) >> (bits - 1) & one) * one >> bits * (each - 1) & slot;
+        uint64_t taken = (((some & low) + low) | some) >> (bits - 1) & one; /* 1 for each slot that is not 0 */
+        items += taken * one >> bits * (each - 1) & slot;
     }
     for (; at < slots; at++)
         items += cuckoo_get(layer, at) != 0;

@@ -24,7 +24,7 @@ static int refuse_type(const char *text, size_t len, size_t name_len, struct err
         errbuf_set(err,
                    "write a key as <type>:<value>, such as text:abc or int:5, or as composite(<type>:<value>,...)");
     else
-        errbuf_set(err, "unknown type of a key: '%.*s'; write its bytes as blob:0x...",
+        errbuf_set(err, "unknown type of a key: '%.*s'; 'bloomery help find' lists them, others are blob:0x...",
                    (int)(name_len < 40 ? name_len : 40), text);
     return CQL_KEY_REFUSED;
 }

@@ -63,8 +63,8 @@ int log_history_control(void *ctx, uint64_t number, const struct log_control *co
 /* For log_reader_options.on_process. */
 void log_history_process(void *ctx);
 
-/* As store_loader.resolve: whether a filter of the save or of a record has not been deleted. Puts the name and the
- * expiry that the log has given it into `info`; the history owns the name. */
+/* Whether a filter of the save or of a record is still there, as store_loader.resolve. Puts the name and the expiry
+ * that the log has given it into `info`; the history owns the name. */
 bool log_history_resolve(const struct log_history *history, struct store_filter *info);
 
 /* NULL: the log has nothing about it. */

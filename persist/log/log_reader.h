@@ -90,8 +90,8 @@ int log_reader_adds(struct log_reader *reader, size_t part,
 /* Puts on the disk what may be in memory only: frames that nothing calls synced, and the pending records of dead
  * processes, each as a segment, which have the last numbers before next_segment and next_sequence. After a failed sync
  * a segment may be readable from memory only, and another sync would not bring it to the disk: so it is copied, without
- * a torn tail. To be called before anything is written that builds upon them, and
- * again if it fails. `pending`: of this process; NULL: there is none, and TAIL stays. 0 or -errno. */
+ * a torn tail. To be called before anything is written that builds upon them, and again if it fails. `pending`: of this
+ * process; NULL: there is none, and TAIL stays. 0 or -errno. */
 int log_reader_settle(struct log_reader *reader, struct log_pending *pending, struct errbuf *err)
     __attribute__((warn_unused_result));
 

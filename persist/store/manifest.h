@@ -34,8 +34,7 @@
 
 /* ---- the names of Bloomery's files in `filters` ----
  *
- * Each has a number that is used once in the life of a data
- * directory, so a name never means two files.
+ * Each has a number that is used once in the life of a data directory, so a name never means two files.
  *
  *     <layout>-<number>-big-Filter.db   a layer of a filter; the layout, na, me or ka, has Cassandra's spelling
  *     <layout>-<number>.layer           the same in RedisBloom's layout, redisbloom or redisbloom32

@@ -74,7 +74,7 @@ int store_verify(const char *dir, const struct store_options *options, struct er
     __attribute__((warn_unused_result));
 
 /* Verifies the MANIFEST likewise, and passes each filter in it to the sink (manifest.h), whose on_gone is not called.
- * As store_verify(), or the result of the sink. `save_out` may be NULL. */
+ * Returns as store_verify() does, or the sink's result. `save_out` may be NULL. */
 struct manifest_sink;
 struct manifest_save;
 int store_visit(const char *dir, const struct store_options *options, const struct manifest_sink *sink,
@@ -117,8 +117,8 @@ struct store_item {
 };
 
 /* The filters of a save: all that next() yields. Filters of the last save that are not yielded are gone and are
- * removed, unless `keep_unlisted`. The last item with an id counts: a filter that is renamed during the
- * walk is yielded again, a deleted one is yielded with a NULL filter. Adds may continue all the time. */
+ * removed, unless `keep_unlisted`. The last item with an id counts: a filter that is renamed during the walk is yielded
+ * again, a deleted one is yielded with a NULL filter. Adds may continue all the time. */
 struct store_source {
     int (*next)(void *ctx, struct store_item *item_out); /* 1, 0 at the end, -errno: the save fails */
     void (*release)(void *ctx, struct store_item *item); /* once per item yielded, in order */

@@ -155,7 +155,8 @@ void config_note_retired(const char *place, struct slice name, struct errbuf *er
     size_t len = err ? strlen(err->text) : 0;
 
     if (len == 0)
-        errbuf_set(err, "%s: '%.*s' is no setting any more and has no effect", place, (int)name.len, name.ptr);
+        errbuf_set(err, "%s: '%.*s' is no setting any more and has no effect (CHANGELOG.md: what to use instead)",
+                   place, (int)name.len, name.ptr);
     else
         (void)snprintf(err->text + len, sizeof(err->text) - len, "; likewise '%.*s'", (int)name.len, name.ptr);
 }

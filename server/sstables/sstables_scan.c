@@ -118,10 +118,10 @@ static void look_at_filter(struct sstables *s, struct watched_dir *dir, const ch
 {
     struct stat st;
     struct sstable *file = sstables_by_path(s, path);
-    int64_t served_ns = file ? file->stamp.mtime_ns : INT64_MIN;
+    struct sstable_stamp served = file ? file->stamp : (struct sstable_stamp){0};
     lock_give(&s->lock);
     int error = stat(path, &st) == 0 ? 0 : errno;
-    bool whole = error == 0 && is_whole(path, name, &st, mtime_ns(&st) == served_ns);
+    bool whole = error == 0 && is_whole(path, name, &st, served.inode == st.st_ino && served.mtime_ns == mtime_ns(&st));
     lock_take(&s->lock);
     file = sstables_by_path(s, path);
     if (error && error != ENOENT && file) /* it is there; a reader will report why it cannot be read */

@@ -490,6 +490,7 @@ static void expect_no_plain_use(const char *file, const char *id)
     TOOL(0, "", "cmp %s f.db", the_daemon.dir, file);
     TOOL(2, "is KEYED: give --key-file", "bloomery query %s 17", the_daemon.dir, file);
     TOOL(2, "is KEYED: give --key-file", "bloomery query %s --variant na 17", the_daemon.dir, file);
+    TOOL(2, "bf_missing_keys of INFO", "bloomery key redis://127.0.0.1", the_daemon.dir);
     TOOL(2, "has no key", "bloomery query %s --key-file data/KEYS 17", the_daemon.dir, file);
     TOOL(0, "17\n", "bloomery query %s --key-file both 17 2017", the_daemon.dir, file);
     TOOL(1, "have different keys", "bloomery merge u.db %s f.db --variant na", the_daemon.dir, file);

@@ -93,7 +93,7 @@ static bool add_to_latest(struct model_filter *filter, unsigned item, enum answe
     return fits;
 }
 
-/* What is known of the places so far is of no more use: only their difference counts. */
+/* Only the difference of the places counts from here on. */
 static void shift_places(struct model_filter *filter)
 {
     uint64_t unsure = filter->places.hi - filter->places.lo;

@@ -73,6 +73,11 @@ static int ask_directory(struct needs *needs, const char *dir)
     struct errbuf err = {""};
     struct stat st;
 
+    if (strstr(dir, "://"))
+        return tool_misused(COMMAND,
+                            "%s is a URL, not a data directory; the keys that a server uses and lacks are in "
+                            "bf_used_keys and bf_missing_keys of INFO",
+                            dir);
     if (stat(dir, &st) == 0 && S_ISREG(st.st_mode))
         return tool_misused(COMMAND, "%s is a file, not a data directory; --key-file %s shows the keys of a key file",
                             dir, dir);

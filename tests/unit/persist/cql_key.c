@@ -107,7 +107,7 @@ static const char *const refused[][2] = {
     {":", "unknown type of a key: ''"},
     {"int", "<type>:<value>"},
     {"list:1", "unknown type of a key: 'list'"},
-    {"double:1.5", "write its bytes as blob:0x"},
+    {"double:1.5", "others are blob:0x"},
     {"text:", "never empty"},
     {"int:", "never empty"},
     {"blob:0x", "never empty"},

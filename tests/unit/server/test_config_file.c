@@ -326,13 +326,16 @@ Test(config_file, settings_of_earlier_versions_have_no_effect)
     cr_assert_eq(config_load_text(&cfg, "old.conf",
                                   slice_of("port 7\nLatency-Monitor-Threshold 5\ntimeout 20\ntls-cluster no\n"), &err),
                  CONFIG_OK, "%s", err.text);
-    cr_assert_str_eq(err.text, "old.conf:2: 'Latency-Monitor-Threshold' is no setting any more and has no effect; "
-                               "likewise 'tls-cluster'");
+    cr_assert_str_eq(err.text,
+                     "old.conf:2: 'Latency-Monitor-Threshold' is no setting any more and has no effect (CHANGELOG.md: "
+                     "what to use instead); likewise 'tls-cluster'");
     cr_assert_eq(cfg.network.port, 7);
     err.text[0] = '\0';
     cr_assert_eq(ARGS("--tls-cluster", "no", "--port", "9", "--server-cpulist=0"), CONFIG_OK, "%s", err.text);
-    cr_assert_str_eq(err.text,
-                     "arguments: 'tls-cluster' is no setting any more and has no effect; likewise 'server-cpulist'");
+    cr_assert_str_eq(
+        err.text,
+        "arguments: 'tls-cluster' is no setting any more and has no effect (CHANGELOG.md: what to use instead); "
+        "likewise 'server-cpulist'");
     cr_assert_eq(cfg.network.port, 9);
 }
 

@@ -84,14 +84,14 @@ static void change_record_header(void)
 
 static void tear_log(void)
 {
-    file_truncate(AT("log/00000004.log"), file_end(AT("log/00000004.log")) - 5);
+    file_truncate(AT("log/00000004.log"), log_end(AT("log/00000004.log")) - 5);
 }
 
 static void put_garbage_behind_log(void)
 {
     int fd = open(AT("log/00000004.log"), O_WRONLY);
 
-    cr_assert(fd >= 0 && pwrite(fd, "garbage", 7, (long)file_end(AT("log/00000004.log"))) == 7);
+    cr_assert(fd >= 0 && pwrite(fd, "garbage", 7, (long)log_end(AT("log/00000004.log"))) == 7);
     close(fd);
 }
 

@@ -466,7 +466,7 @@ DAEMON_TEST(daemon_under_test, log_daemon, a_torn_tail_is_cut_and_reported)
     const char *output;
     make_log();
     /* As if a part of the next frame had come to the disk. */
-    long end = (long)file_end(LOG);
+    long end = (long)log_end(LOG);
     int fd = open(LOG, O_WRONLY);
     cr_assert_eq(pwrite(fd, "\x12\x34\x56\x78\x33\x00\x01\x40garbage", 15, end), 15);
     close(fd);

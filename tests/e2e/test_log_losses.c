@@ -171,7 +171,7 @@ DAEMON_TEST(daemon_under_test, log_losses, a_loss_is_accepted_once_although_the_
     expect(client, "+OK", "BF.RESERVE big 0.001 1000000");
     expect(client, ":1", "BF.ADD big x");
     expect(client, ":1", "BF.ADD big y");
-    size_t len = file_end(AT("log/00000001.log"));
+    size_t len = log_end(AT("log/00000001.log"));
     expect(client, ":1", "BF.ADD big z");
     expect(client, "(Server closed the connection)", "SHUTDOWN NOSAVE");
     redisFree(client);

@@ -53,7 +53,7 @@ DAEMON_TEST(daemon_under_test, log_starts, counts_given_anew_are_not_counted_twi
     for (int i = 1; i <= 40; i++)
         expect(client, ":1", "BF.ADD f %d", i);
     client_kill(client, &daemon_under_test);
-    file_change_byte(AT("log/00000002.log"), (long)file_end(AT("log/00000002.log")) - 600);
+    file_change_byte(AT("log/00000002.log"), (long)log_end(AT("log/00000002.log")) - 600);
     daemon_damage_layer(&daemon_under_test, "kept", 8);
 
     daemon_start(&daemon_under_test, accepting);

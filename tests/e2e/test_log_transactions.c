@@ -27,7 +27,7 @@ static size_t keep(void)
     cr_assert_eq(
         program_run(output, sizeof(output), "mv %s %s/kept 2>&1", daemon_under_test.data, daemon_under_test.dir), 0,
         "%s", output);
-    return file_end(tmp_path(daemon_under_test.dir, "kept/log/00000001.log").text);
+    return log_end(tmp_path(daemon_under_test.dir, "kept/log/00000001.log").text);
 }
 
 /* Restores the directory, with the segment cut. */
@@ -72,7 +72,7 @@ Test(log_transactions, a_log_cut_at_any_byte_has_all_of_it_or_nothing)
     expect(client, ":1", "BF.ADD renamed x");
     expect(client, ":1", "BF.ADD deleted x");
     describe(without, sizeof(without));
-    size_t from = file_end(SEGMENT);
+    size_t from = log_end(SEGMENT);
     expect(client, "+OK", "MULTI");
     for (size_t i = 0; i < COMMANDS; i++)
         expect(client, "+QUEUED", commands[i]);
@@ -155,7 +155,7 @@ Test(log_transactions, a_long_one_is_all_there_or_not_at_all_wherever_the_log_is
 {
     enum { CUTS = 24 };
     redisContext *client = prepare();
-    size_t from = file_end(SEGMENT);
+    size_t from = log_end(SEGMENT);
 
     send_long(client);
     client_skip(client, 2 * PARTS + 2);

@@ -134,15 +134,37 @@ void file_change_byte(const char *path, long at)
     flip(path, at, 0x20);
 }
 
-size_t file_end(const char *path)
+/* A number of docs/FORMAT.md section 11 at bytes[*at]: 7 bits a byte, low bits first; 0 behind the end. */
+static size_t read_number(const unsigned char *bytes, size_t len, size_t *at)
 {
-    size_t len;
-    unsigned char *bytes = file_read(path, &len);
+    size_t number = 0;
+    unsigned shift = 0;
+    bool more = true;
 
-    while (len > 0 && bytes[len - 1] == 0)
-        len--;
+    for (; more && *at < len && shift < 64; shift += 7) {
+        number |= (size_t)(bytes[*at] & 127) << shift;
+        more = bytes[(*at)++] >= 128;
+    }
+    return number;
+}
+
+size_t log_end(const char *segment)
+{
+    enum { SEGMENT_HEAD = 4096, CHECKSUM_AND_SEQUENCE = 6, LONG = 128 };
+    size_t len, end = SEGMENT_HEAD, at = SEGMENT_HEAD;
+    unsigned char *bytes = file_read(segment, &len);
+
+    for (;;) {
+        at += CHECKSUM_AND_SEQUENCE;
+        if (read_number(bytes, len, &at) == 0) /* zeros, or the end of the file */
+            break;
+        size_t payload = read_number(bytes, len, &at) / 2;
+        at += payload + (payload >= LONG ? 4 : 0);
+        if (payload > 0)
+            end = at;
+    }
     free(bytes);
-    return len;
+    return end;
 }
 
 bool file_is(const char *path, const void *bytes, size_t len)

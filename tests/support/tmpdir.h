@@ -37,7 +37,7 @@ void file_write_text(const char *path, const char *text);
 void file_copy(const char *from, const char *to);
 void file_truncate(const char *path, size_t len);
 void file_flip_bit(const char *path, size_t bit);
-void file_change_byte(const char *path, long at);              /* from the end if negative */
-size_t file_end(const char *path);                             /* after the last byte that is not 0 */
+void file_change_byte(const char *path, long at); /* from the end if negative */
+size_t log_end(const char *segment);              /* after the last frame with a payload; marks may follow */
 bool file_is(const char *path, const void *bytes, size_t len); /* has exactly these bytes */
 size_t dir_count(const char *path);                            /* entries, 0 also when there is no such directory */

@@ -208,10 +208,12 @@ uint64_t rig_digest(const struct rig *rig)
 static void on_report(void *ctx, enum store_severity severity, const char *text)
 {
     struct rig *rig = ctx;
-    size_t len = strlen(rig->reports);
 
     (void)severity;
+    pthread_mutex_lock(&rig->mutex); /* threads of a load report at the same time */
+    size_t len = strlen(rig->reports);
     snprintf(rig->reports + len, sizeof(rig->reports) - len, "%s\n", text);
+    pthread_mutex_unlock(&rig->mutex);
 }
 
 struct store_options rig_options(struct rig *rig, const struct fsops *fs)

@@ -21,7 +21,6 @@ const struct tool_command *const tool_commands[] = {
     &tool_import_command,
     &tool_list_command,
     &tool_export_command,
-    &tool_unpack_command,
     &tool_check_command,
     &tool_key_command,
     &tool_move_command,

@@ -2,8 +2,8 @@
  * Internal to persist and the tool.
  *
  * A pack is written once, from front to back, and never changed: its number is used once in the life of a directory.
- * The MANIFEST has the offset and the checksum of each filter in it. The head of each record (id, name, its own
- * checksum) serves recovery after a loss of the MANIFEST.
+ * The MANIFEST has the offset and the checksum of each filter in it. Nothing here reads the head of a record (id, name,
+ * its own checksum): it tells a person what the bytes are.
  *
  * Lifetime: caller's storage, init to deinit. Thread: one per object. */
 #pragma once
@@ -92,24 +92,3 @@ void pack_reader_deinit(struct pack_reader *reader);
  * when it is not 0. */
 int pack_read(struct pack_reader *reader, uint64_t number, uint64_t offset, size_t len, const unsigned char **bytes_out,
               struct errbuf *err);
-
-/* A record as it is in a pack, found without a MANIFEST. */
-struct pack_record {
-    uint64_t id;
-    const char *name;
-    size_t name_len;
-    enum bloom_variant variant;
-    unsigned nlayers;
-    const unsigned char *layers[BLOOM_MAX_LAYERS];
-    size_t sizes[BLOOM_MAX_LAYERS];
-};
-
-enum pack_scan_status {
-    PACK_RECORD = 0,
-    PACK_INCOMPLETE = 1, /* more bytes are needed */
-    PACK_NO_RECORD = 2,  /* no whole record begins here */
-};
-
-/* The record at the beginning of the bytes, which stay the caller's; its length in `len_out`. Both are valid after
- * PACK_RECORD only. */
-int pack_record_parse(const unsigned char *bytes, size_t len, struct pack_record *record_out, size_t *len_out);

@@ -121,7 +121,7 @@ void tool_print_name(FILE *stream, const char *name, size_t len);
 extern const struct tool_command tool_advise_command, tool_build_command, tool_check_command, tool_export_command,
     tool_fill_command, tool_find_command, tool_import_command, tool_key_command, tool_list_command, tool_load_command,
     tool_merge_command, tool_move_command, tool_query_command, tool_rebuild_command, tool_show_command,
-    tool_unpack_command, tool_verify_command;
+    tool_verify_command;
 
 /* All of them in the order of the help; ends with NULL. */
 extern const struct tool_command *const tool_commands[];

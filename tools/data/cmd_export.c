@@ -1,6 +1,5 @@
 /* bloomery export writes a filter of a data directory as Filter.db files, or as bits with a header if it has
- * RedisBloom's layout (docs/FORMAT.md, section 15). bloomery unpack writes all filters of a pack, for when the MANIFEST
- * is lost. Both verify checksums, and replace no file. */
+ * RedisBloom's layout (docs/FORMAT.md, section 15). It verifies checksums, and replaces no file. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -14,25 +13,21 @@
 #include "fsops.h"
 #include "log_text.h"
 #include "manifest.h"
-#include "name_code.h"
 #include "new_file.h"
 #include "output.h"
-#include "pack.h"
 #include "bloom_layout.h"
 #include "check_filter.h"
 
-#define EXPORT     "export"
-#define UNPACK     "unpack"
-#define NAME_SHOWN 64 /* bytes of a filter's name in that of a directory */
+#define EXPORT "export"
 
 /* ---- output files ---- */
 
-/* The name shows the layout to import, and the version to Cassandra's tools; others than Filter.db end in `other`. */
+/* The name shows the layout to import, and the version to Cassandra's tools. */
 static void target_name(char *out, size_t size, const char *dir, enum bloom_variant variant, unsigned layer,
-                        const char *other, uint64_t key)
+                        uint64_t key)
 {
     int len = snprintf(out, size, "%s/%s-%u%s", dir, bloom_variant_name(variant), layer,
-                       bloom_layout_of(variant)->own_numbers ? other : "-big-Filter.db");
+                       bloom_layout_of(variant)->own_numbers ? ".bits" : "-big-Filter.db");
     if (key && len > 0 && (size_t)len < size)
         snprintf(out + len, size - (size_t)len, FILTERDB_KEYED_END "%016" PRIx64, key);
 }
@@ -44,18 +39,6 @@ struct target {
     size_t head_len;
     uint64_t len;
 };
-
-/* '-' means the standard output in other programs, so it is not taken for a directory. */
-static int check_target(const char *command, const char *target)
-{
-    return strcmp(target, "-") != 0 ? TOOL_OK
-                                    : tool_misused(command, "'-': a directory is needed, for a file per layer");
-}
-
-static int make_dir(const char *path)
-{
-    return mkdir(path, 0777) == 0 || errno == EEXIST ? 0 : -errno;
-}
 
 /* The file while it is written. */
 struct writing {
@@ -195,15 +178,14 @@ static int on_filter(void *ctx, const struct manifest_filter *filter, struct err
                 ": warning: '%s' is KEYED, as the names of its files show: Cassandra cannot query them; use 'bloomery "
                 "query --key-file FILE'\n",
                 export->name);
-    int made = make_dir(export->target);
-    if (made != 0)
-        export->status = tool_failed(EXPORT, "%s: %s", export->target, strerror(-made));
+    if (mkdir(export->target, 0777) != 0 && errno != EEXIST)
+        export->status = tool_failed(EXPORT, "%s: %s", export->target, strerror(errno));
     progress_begin(&export->progress, "writing", manifest_filter_bytes(filter));
     for (unsigned i = 0; i < filter->nlayers && export->status == TOOL_OK; i++) {
         const struct manifest_layer *layer = &filter->layers[i];
         target.head_len = export_file_header(&filter->params, &layer->shape, layer->items, target.head);
         target.len = export_file_bytes(&layer->shape);
-        target_name(target.path, sizeof(target.path), export->target, filter->variant, i, ".bits", filter->params.key);
+        target_name(target.path, sizeof(target.path), export->target, filter->variant, i, filter->params.key);
         int rc = export_layer(export, filter, i, at, &target, &why);
         at += filterdb_bytes(filter->layers[i].shape.nwords);
         progress_hide(&export->progress);
@@ -266,15 +248,13 @@ static int run_export(const struct tool_args *args)
     struct export export = {.status = TOOL_OK};
     struct errbuf err = {{0}};
     int fd;
-    int status = check_target(EXPORT, args->positional[2]);
-
-    if (status != TOOL_OK)
-        return status;
+    if (strcmp(args->positional[2], "-") == 0) /* the standard output in other programs */
+        return tool_misused(EXPORT, "'-': a directory is needed, for a file per layer");
     export.datadir = args->positional[0];
     export.name = args->positional[1];
     export.target = args->positional[2];
-    status = tool_lock(EXPORT, export.datadir, &fd, &err) == TOOL_OK ? key_of(&export, args)
-                                                                     : tool_failed(EXPORT, "%s", err.text);
+    int status = tool_lock(EXPORT, export.datadir, &fd, &err) == TOOL_OK ? key_of(&export, args)
+                                                                         : tool_failed(EXPORT, "%s", err.text);
     if (status != TOOL_OK)
         return status;
     pack_reader_init(&export.packs, fsops_posix(), export.datadir);
@@ -304,131 +284,4 @@ const struct tool_command tool_export_command = {
     .options = export_options,
     .examples = "bloomery export /var/lib/bloomery urls /tmp/urls",
     .run = run_export,
-};
-
-/* ---- unpack ---- */
-
-struct unpack {
-    const char *pack, *target;
-    uint64_t filters, lost; /* lost: bytes outside of whole records */
-};
-
-/* If a filter changed during a save, its pack has it twice: the later one counts. */
-static int unpack_record(const struct unpack *unpack, const struct pack_record *record)
-{
-    size_t prefix = database_prefix_of_key(record->name, record->name_len), whole = record->name_len - prefix;
-    size_t len = whole < NAME_SHOWN ? whole : NAME_SHOWN;
-    const char *shown = record->name + prefix;
-    char name[3 * NAME_SHOWN], dir[4096], to[4096 + 64];
-
-    name_encode(shown, len, name); /* as much as a file system takes; the id makes it unique */
-    snprintf(dir, sizeof(dir), "%s/%.*s-%" PRIu64, unpack->target, (int)name_encoded_len(shown, len), name, record->id);
-    int rc = make_dir(dir);
-    for (unsigned i = 0; i < record->nlayers && rc == 0; i++) {
-        target_name(to, sizeof(to), dir, record->variant, i, ".layer", 0); /* a pack does not tell its target */
-        struct errbuf err = {{0}};
-        struct new_file file;
-        if (new_file_open(&file, to, true, &err) != 0 ||
-            new_file_end(&file, fs_write_all(fsops_posix(), file.fd, record->layers[i], record->sizes[i], 0), &err) !=
-                0)
-            return tool_failed(UNPACK, "%s: %s", to, err.text);
-    }
-    return rc == 0 ? TOOL_OK : tool_failed(UNPACK, "%s: %s", dir, strerror(-rc));
-}
-
-/* Skips damaged bytes up to the next whole record. */
-static int unpack_records(struct unpack *unpack, const unsigned char *bytes, size_t len)
-{
-    struct progress progress;
-    int status = TOOL_OK;
-
-    progress_begin(&progress, "writing", len);
-    for (size_t at = PACK_HEADER_BYTES; at < len && status == TOOL_OK;) {
-        struct pack_record record;
-        size_t record_len;
-
-        if (pack_record_parse(bytes + at, len - at, &record, &record_len) != PACK_RECORD) {
-            unpack->lost++;
-            at++;
-            continue;
-        }
-        progress_update(&progress, at);
-        status = unpack_record(unpack, &record);
-        unpack->filters++;
-        at += record_len;
-    }
-    progress_end(&progress);
-    return status;
-}
-
-static int read_pack(const char *path, unsigned char **bytes_out, size_t *len_out)
-{
-    const struct fsops *fs = fsops_posix();
-    unsigned char *bytes = NULL;
-    uint64_t size = 0;
-    int fd;
-    TRY(fs->open(fs->ctx, path, FS_READ, &fd));
-    int rc = fs->size(fs->ctx, fd, &size);
-    if (rc == 0 && !(bytes = malloc((size_t)size + 1)))
-        rc = -ENOMEM;
-    STEP(rc, fs_read_all(fs, fd, bytes, (size_t)size, 0));
-    fs->close(fs->ctx, fd);
-    if (rc != 0) {
-        free(bytes);
-        bytes = NULL;
-    }
-    *bytes_out = bytes;
-    *len_out = (size_t)size;
-    return rc;
-}
-
-static int run_unpack(const struct tool_args *args)
-{
-    struct unpack unpack = {.pack = args->positional[0], .target = args->positional[1]};
-    unsigned char *bytes;
-    size_t len;
-    int status = check_target(UNPACK, unpack.target);
-
-    if (status != TOOL_OK)
-        return status;
-    int rc = read_pack(unpack.pack, &bytes, &len);
-    if (rc != 0)
-        return tool_failed(UNPACK, "%s: %s", unpack.pack, fs_error_text(rc));
-    /* A new directory: another pack may have an older or newer version of a filter. */
-    rc = mkdir(unpack.target, 0750) == 0 ? 0 : -errno;
-    status =
-        rc == 0 ? unpack_records(&unpack, bytes, len) : tool_failed(UNPACK, "%s: %s", unpack.target, strerror(-rc));
-    free(bytes);
-    if (status != TOOL_OK)
-        return status;
-    struct output out;
-    struct buf *json = output_single(&out, args);
-    if (json) {
-        JSON_COUNTS(json, {"filters", unpack.filters}, {"damaged_bytes", unpack.lost});
-        json_end(json, '}');
-    } else {
-        printf("%s: %s in %s\n", unpack.pack, log_count(unpack.filters, "filter").text, unpack.target);
-    }
-    status = output_end(&out, TOOL_OK);
-    return unpack.lost == 0 || status != TOOL_OK
-               ? status
-               : tool_failed(UNPACK, "%s: %" PRIu64 " bytes are damaged and were skipped", unpack.pack, unpack.lost);
-}
-
-static const struct tool_option unpack_options[] = {
-    {.name = "--json", .doc = "The result as an object: filters, damaged_bytes."},
-    {.name = NULL},
-};
-
-const struct tool_command tool_unpack_command = {
-    .name = UNPACK,
-    .arguments = "PACK DIRECTORY",
-    .summary = "Extracts all filters of a pack, without its MANIFEST.",
-    .text = "For a lost MANIFEST: a pack describes its own filters. Makes DIRECTORY and writes "
-            "DIRECTORY/<name>-<id>/<layout>-<layer>-big-Filter.db for every layer of a whole record (in "
-            "RedisBloom's layout <layout>-<layer>.layer). Only the MANIFEST knows superseded records: of two "
-            "packs, the one with the higher number is newer.",
-    .options = unpack_options,
-    .examples = "bloomery unpack /var/lib/bloomery/filters/17.pack /tmp/rescued",
-    .run = run_unpack,
 };

@@ -1,4 +1,4 @@
-/* `bloomery export`, `unpack` and `check` on a directory with packs, the real program. */
+/* `bloomery export` and `check` on a directory with packs, the real program. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -173,30 +173,4 @@ Test(tool_export, what_is_damaged_is_not_exported_and_check_says_whose_it_is)
     unlink(place.path);
     ASSERT_RUN(1, "damaged: filter 'two%2Fx', id 2: filters/", "check data");
     program_said(output, ".pack: missing");
-}
-
-Test(tool_export, a_pack_is_unpacked_without_its_manifest)
-{
-    struct rig_place place = rig_place(NULL, AT("data"), "one", 0);
-
-    unlink(AT("data/MANIFEST"));
-    ASSERT_RUN(0, "2 filters in out", "unpack %s out", place.path);
-    assert_same_files("out/one-1/na-0-big-Filter.db", rig_place(NULL, AT("files"), "one", 0));
-    assert_same_files("out/two%2Fx-2/na-0-big-Filter.db", rig_place(NULL, AT("files"), "two/x", 0));
-    assert_same_files("out/two%2Fx-2/na-1-big-Filter.db", rig_place(NULL, AT("files"), "two/x", 1));
-    ASSERT_RUN(1, "File exists", "unpack %s out", place.path);
-    ASSERT_RUN(0, "{\"filters\":2,\"damaged_bytes\":0}\n", "unpack %s out3 --json", place.path);
-    ASSERT_RUN(1, "No such file", "unpack nothing out2");
-    ASSERT_RUN(0, "/filters/17.pack ", "unpack --help"); /* as the store names packs */
-    cr_assert(strcmp(strrchr(place.path, '.'), ".pack") == 0, "%s", place.path);
-}
-
-Test(tool_export, damage_in_a_pack_costs_its_own_filter_when_it_is_unpacked)
-{
-    struct rig_place place = rig_place(NULL, AT("data"), "one", 0);
-
-    file_flip_bit(place.path, 8 * (place.offset + 7)); /* the count of words, by which the next record would be found */
-    ASSERT_RUN(1, "bytes are damaged", "unpack %s out", place.path);
-    cr_assert(!file_exists(AT("out/one-1")));
-    assert_same_files("out/two%2Fx-2/na-1-big-Filter.db", rig_place(NULL, AT("files"), "two/x", 1));
 }

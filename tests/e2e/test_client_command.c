@@ -339,5 +339,5 @@ CLIENT_TEST(the_daemon, client_command, the_list_tells_the_truth)
     cr_expect_str_eq(field(client, id, "resp"), "2");
     cr_expect_str_eq(client_ask(client, "CLIENT LIST TYPE pubsub"), "\"\"");
     cr_expect_str_eq(client_ask(client, "CLIENT LIST TYPE replica"), "\"\"");
-    cr_expect_eq(connections(client), 2);
+    wait_until(connections(client) == 2); /* the start had used another connection */
 }

@@ -12,6 +12,7 @@
 #include "client.h"
 #include "daemon.h"
 #include "tmpdir.h"
+#include "wait.h"
 #include "wire.h"
 
 #define MB ((long long)1 << 20)
@@ -176,6 +177,7 @@ CLIENT_TEST(the_daemon, client_limit, the_largest_is_closed_first)
 
     expect(client, "+OK", "CONFIG SET maxmemory-clients %lld", held(client) - MB);
     wait_until_evicted(client, 1);
+    wait_until(is_closed(&halves[1])); /* it is counted before */
     for (int i = 0; i < CLIENTS; i++)
         cr_expect_eq(is_closed(&halves[i]), i == 1, "client %d", i);
 
@@ -183,6 +185,7 @@ CLIENT_TEST(the_daemon, client_limit, the_largest_is_closed_first)
     open_half(&last, "last");
     expect(client, "+OK", "CONFIG SET maxmemory-clients %lld", held(client) - MB);
     wait_until_evicted(client, 2);
+    wait_until(is_closed(&halves[4]));
     for (int i = 0; i < CLIENTS; i++)
         cr_expect_eq(is_closed(&halves[i]), i == 1 || i == 4, "client %d", i);
     cr_expect(!is_closed(&last));

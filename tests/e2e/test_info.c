@@ -432,21 +432,36 @@ static double info_double(redisContext *client, const char *field)
     return strtod(text, NULL);
 }
 
+/* Of one INFO: between two of them a worker may be interrupted for long, in a command. */
+struct loops {
+    double cycles, worked, commands;
+};
+
+static struct loops loops(redisContext *client)
+{
+    static struct info info;
+    info_get(&info, client, "INFO stats");
+    return (struct loops){
+        .cycles = (double)number(&info, "eventloop_cycles"),
+        .worked = (double)number(&info, "eventloop_duration_sum"),
+        .commands = (double)number(&info, "eventloop_duration_cmd_sum"),
+    };
+}
+
 /* The work of the event loops is counted: iterations, their time, and the commands' part of it. */
 DAEMON_TEST(the_daemon, info, event_loops_are_counted)
 {
     redisContext *client = client_start(&the_daemon, (const char *const[]){"--threads", "2", NULL});
-    double cycles = info_double(client, "eventloop_cycles"), worked = info_double(client, "eventloop_duration_sum");
-    double commands = info_double(client, "eventloop_duration_cmd_sum");
+    struct loops before = loops(client);
     for (int i = 0; i < 1000; i++)
         expect(client, "\"x\"", "ECHO x");
     client_add_items(client, "f", 0, 50000);
-    double more_cycles = info_double(client, "eventloop_cycles") - cycles;
-    double more_worked = info_double(client, "eventloop_duration_sum") - worked;
-    double more_commands = info_double(client, "eventloop_duration_cmd_sum") - commands;
-    cr_expect_geq(more_cycles, 1000, "%g", more_cycles); /* each waits for the reply of the one before */
-    cr_expect_gt(more_commands, 0);
-    cr_expect_geq(more_worked, more_commands, "%g of %g us are in commands", more_commands, more_worked);
+    struct loops after = loops(client);
+    double cycles = after.cycles - before.cycles, worked = after.worked - before.worked;
+    double commands = after.commands - before.commands;
+    cr_expect_geq(cycles, 1000, "%g", cycles); /* each waits for the reply of the one before */
+    cr_expect_gt(commands, 0);
+    cr_expect_geq(worked, commands, "%g of %g us are in commands", commands, worked);
     double rate = 0;
     for (int i = 0; i < 100 && rate == 0; i++) {
         usleep(50000);
@@ -457,14 +472,13 @@ DAEMON_TEST(the_daemon, info, event_loops_are_counted)
 
     /* No part of a transaction counts twice; waiting is no work. */
     expect(client, "+OK", "CONFIG RESETSTAT");
-    cr_expect_lt(info_double(client, "eventloop_cycles"), more_cycles);
+    cr_expect_lt(info_double(client, "eventloop_cycles"), cycles);
     expect(client, "+OK", "MULTI");
     for (int i = 0; i < 200; i++)
         expect(client, "+QUEUED", "BF.RESERVE g%d 0.0001 100000", i);
     cr_expect_eq(client_ask(client, "EXEC")[0], '[');
-    worked = info_double(client, "eventloop_duration_sum");
-    commands = info_double(client, "eventloop_duration_cmd_sum");
-    cr_expect_geq(worked, commands, "%g of %g us are in commands", commands, worked);
+    after = loops(client);
+    cr_expect_geq(after.worked, after.commands, "%g of %g us are in commands", after.commands, after.worked);
     bool rested = false; /* on a busy machine a worker may be interrupted for long */
     for (int i = 0; i < 50 && !rested; i++) {
         worked = info_double(client, "eventloop_duration_sum");

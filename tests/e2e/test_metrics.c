@@ -12,6 +12,7 @@
 #include "metrics_parse.h"
 #include "program.h"
 #include "tmpdir.h"
+#include "wait.h"
 
 static struct daemon the_daemon;
 static struct metrics_parsed metrics;
@@ -101,6 +102,7 @@ CLIENT_TEST(the_daemon, metrics, numbers_are_those_of_what_was_done)
     expect(client, ":3", "BF.FALSEPOSITIVE f 3");
     client_ask(client, "BF.RESERVE f 0.01 1000");
     client_ask(client, "NO.SUCH");
+    wait_until(client_info(client, "clients", "connected_clients") == 1); /* the start had used another connection */
     scrape();
     expect_metric("bloomery_filter_items{db=\"0\",filter=\"f\"}", 500);
     expect_metric("bloomery_filter_capacity_items{db=\"0\",filter=\"f\"}", 1000);

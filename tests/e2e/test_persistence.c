@@ -153,8 +153,8 @@ CLIENT_TEST(daemon_under_test, persistence, bgsave)
 /* A `save` rule starts saves; the rules can be changed at run time. */
 CLIENT_TEST(daemon_under_test, persistence, save_rules)
 {
+    client_add_items(client, "f", 0, 1000); /* before the rule: on a slow machine a save could begin between them */
     expect(client, "+OK", "CONFIG SET save %s", "1 100");
-    client_add_items(client, "f", 0, 1000);
     daemon_wait_output(&daemon_under_test, "saved 1 filter");
     client = client_after_kill(client, &daemon_under_test, NULL);
     client_expect_items(client, "f", 0, 1000);

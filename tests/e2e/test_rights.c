@@ -486,13 +486,11 @@ DAEMON_TEST(the_daemon, rights, waiting_connections_of_a_deleted_user_are_closed
     static const char *const waits[] = {"WAIT 1 0", "WAITAOF 0 1 0", "DEBUG SLEEP 1000", "BF.RESERVE f 0.01 10"};
     enum { WAITS = sizeof(waits) / sizeof(waits[0]) };
     struct wire waiting[WAITS];
-    char before[32] = "";
     daemon_stop(&the_daemon);
     daemon_start(&the_daemon, (const char *const[]){"--threads", "2", "--enable-debug-command", "yes", NULL});
     redisContext *admin = client_open(the_daemon.port);
     expect(admin, "+OK", "ACL SETUSER du on >old +@all ~*");
-    const char *connected = strstr(client_ask(admin, "INFO clients"), "connected_clients:");
-    cr_assert(connected && sscanf(connected, "%31s", before) == 1);
+    wait_until(client_info(admin, "clients", "connected_clients") == 1); /* the start had used another connection */
     expect(admin, "+OK", "CLIENT PAUSE 100000 WRITE"); /* for the last one */
     for (int i = 0; i < WAITS; i++) {
         waiting[i] = wire_to(the_daemon.port);
@@ -505,6 +503,5 @@ DAEMON_TEST(the_daemon, rights, waiting_connections_of_a_deleted_user_are_closed
         cr_expect_str_eq(wire_text(&waiting[i]), "(closed)", "%s", waits[i]);
         wire_close(&waiting[i]);
     }
-    const char *after = strstr(client_ask(admin, "INFO clients"), before);
-    cr_expect(after && strspn(after + strlen(before), "0123456789") == 0, "%s", after ? after : before);
+    cr_expect_eq(client_info(admin, "clients", "connected_clients"), 1);
 }

@@ -184,7 +184,7 @@ DAEMON_TEST(the_daemon, residency, what_needs_no_bits_leaves_them_on_the_disk)
     expect_has(client, "Resident", "BF.INFO a FULL");
     expect(client, ":1", "BF.CARD a");
     expect(client, ":1", "EXPIRE a 1000");
-    expect(client, ":1000", "TTL a");
+    cr_expect_gt(client_number(client, "TTL a"), 900);
     expect(client, ":1", "PERSIST a");
     expect(client, ":1", "EXISTS a");
     expect(client, "+MBbloom--", "TYPE a");
@@ -458,7 +458,7 @@ DAEMON_TEST(the_daemon, residency, filters_are_deleted_while_bf_find_reads_other
 {
     redisContext *client = start(lazy);
     size_t gone = 0;
-    for (int round = 0; round < 10 && gone == 0; round++) {
+    for (int round = 0; round < 100 && gone == 0; round++) {
         for (int i = 0; i < FILTERS; i++) {
             expect(client, "+OK", "BF.RESERVE f%02d 0.001 60000", i);
             expect(client, ":1", "BF.ADD f%02d item", i);
@@ -486,5 +486,5 @@ DAEMON_TEST(the_daemon, residency, filters_are_deleted_while_bf_find_reads_other
         freeReplyObject(reply);
         expect(client, ":0", "DBSIZE");
     }
-    cr_expect_gt(gone, 0, "BF.FIND was through before the first was deleted, ten times");
+    cr_expect_gt(gone, 0, "BF.FIND was through before the first was deleted, each time");
 }

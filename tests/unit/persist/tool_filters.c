@@ -371,8 +371,8 @@ Test(tool_filters, a_union_has_the_items_of_each)
     cr_assert_not(file_exists(tmp_path(dir, "x.db").text));
 }
 
-/* On a terminal a line shows the progress; in a pipe there is none. The first part is more than a pipe holds: when it is
- * sent, the tool has begun. */
+/* On a terminal a line shows the progress; in a pipe there is none. The first part is more than a pipe holds: when it
+ * is sent, the tool has begun. */
 Test(tool_filters, progress_is_shown_on_a_terminal_only)
 {
     if (system("command -v script >/dev/null") != 0)

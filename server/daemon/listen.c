@@ -10,7 +10,6 @@
 
 #include "clock.h"
 #include "main_loop.h"
-#include "memory_use.h"
 #include "tcp_bind.h"
 #include "worker.h"
 
@@ -53,9 +52,7 @@ static bool accept_some(struct listener *listener)
                         "cannot accept a connection on %s: %s", listener->name, strerror(errno));
             return false;
         }
-        if (worker_post_connection(least_loaded(server), fd, listener->with_tls) != 0 &&
-            (!memory_reserve_spend(server) ||
-             worker_post_connection(least_loaded(server), fd, listener->with_tls) != 0))
+        if (worker_post_connection(least_loaded(server), fd, listener->with_tls) != 0)
             close(fd);
     }
     return true;

@@ -9,7 +9,6 @@
 #include "clock.h"
 #include "half_loads.h"
 #include "log_text.h"
-#include "memory_use.h"
 #include "persistence.h"
 #include "rcu.h"
 #include "residency.h"
@@ -106,7 +105,6 @@ static void on_tick(uv_timer_t *timer)
     half_loads_expire(ml->server->clients.half_loads, ml->server->registry,
                       clock_ms() - server_config(ml->server)->filters.load_timeout * 1000);
     rcu_reader_offline();
-    memory_reserve_keep(ml->server);
     server_sample(ml->server);
     if (ending_is_due(&ml->end, clock_ms()))
         try_to_end(ml);

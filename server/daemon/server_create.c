@@ -120,14 +120,12 @@ static int start_memory(struct server *server, struct errbuf *err)
     memset(server->memory.of_clients, 0, bytes);
     server->memory.machine_bytes = machine_memory();
     atomic_store(&server->memory.use_stamp, entry_stamp(server->process.started_ms));
-    memory_reserve_keep(server);
     return 0;
 }
 
 static void stop_memory(struct server *server)
 {
     free(server->memory.of_clients);
-    memory_reserve_spend(server);
 }
 
 static int start_bits(struct server *server, struct errbuf *err)

@@ -15,7 +15,6 @@
 #include "conn.h"
 #include "conn_tls.h"
 #include "log_text.h"
-#include "memory_use.h"
 #include "tcp_bind.h"
 
 /* ---- the parts ---- */
@@ -41,7 +40,6 @@ int conns_init(struct io *io, struct server *server, unsigned index, const struc
     io->calls = calls;
     mailbox_init(&io->mailbox);
     mailbox_expect(&io->mailbox, NOTICE_CLIENTS, client_limit_look, io);
-    io->delivery.server = server;
     conn_list_init(&io->delivery.conns);
     turns_init(&io->turns, &io->loop, take_turn);
     handshakes_init(&io->handshakes, &io->loop, step_handshake);
@@ -182,8 +180,7 @@ char *delivery_buf_get(struct delivery *delivery)
 {
     if (delivery->nspare)
         return delivery->spare_bufs[--delivery->nspare];
-    char *mem = malloc(DELIVERY_BUF_SIZE);
-    return mem || !memory_reserve_spend(delivery->server) ? mem : malloc(DELIVERY_BUF_SIZE);
+    return malloc(DELIVERY_BUF_SIZE);
 }
 
 void delivery_buf_put(struct delivery *delivery, char *mem)
@@ -278,8 +275,6 @@ int conn_open(struct io *io, int fd, bool with_tls)
     const struct config *config = server_config(io->server);
     struct conn *conn = NULL;
     int err = allocate(io, fd, &conn);
-    if (err == -ENOMEM && memory_reserve_spend(io->server))
-        err = allocate(io, fd, &conn);
     if (err) {
         close(fd);
         return err;

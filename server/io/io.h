@@ -31,7 +31,6 @@ struct server;
 #define DELIVERY_SPARE_BUFS 64 /* reply buffers kept for reuse */
 
 struct delivery {
-    struct server *server;
     struct conn_link conns; /* connections whose replies leave at the end of the iteration */
     size_t high_water;      /* the settings, copied once per iteration */
     size_t limits[CONFIG_CLIENT_CLASSES];

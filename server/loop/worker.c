@@ -10,7 +10,6 @@
 #include "io.h"
 #include "journal.h"
 #include "log.h"
-#include "memory_use.h"
 #include "persistence.h"
 #include "rcu.h"
 #include "dispatch.h"
@@ -227,7 +226,6 @@ static void on_tick(uv_timer_t *timer)
     atomic_store_explicit(&worker->ticked_ms, io->now_ms, memory_order_relaxed);
     conns_tick(io);
     sleepers_wake(&worker->runner.sleepers, false);
-    memory_reserve_keep(io->server); /* memory that clients free is in the workers' heaps */
 }
 
 unsigned worker_nconns(const struct worker *worker)

@@ -66,7 +66,7 @@ static void look_at_memory(struct admission *admission, const struct config *con
         residency_press(server);
         waits = !residency_is_stuck(server);
     }
-    set(admission, ADMISSION_NO_MEMORY, (over && !waits) || memory_reserve_is_spent(server));
+    set(admission, ADMISSION_NO_MEMORY, over && !waits);
     set(admission, ADMISSION_MAKES_ROOM, waits);
     if (!waits)
         conn_all_ready(&admission->for_memory, CONN_WAITS_MEMORY);

@@ -21,7 +21,7 @@ struct resp_command;
 enum {
     ADMISSION_LOADING = 1 << 0,       /* filters are being loaded */
     ADMISSION_READ_ONLY = 1 << 1,     /* writes are refused: read-only, persistence_refuses() */
-    ADMISSION_NO_MEMORY = 1 << 2,     /* maxmemory is reached, or the reserve is spent */
+    ADMISSION_NO_MEMORY = 1 << 2,     /* maxmemory is reached */
     ADMISSION_PAUSED_WRITES = 1 << 3, /* CLIENT PAUSE ... WRITE */
     ADMISSION_PAUSED = 1 << 4,        /* CLIENT PAUSE */
     ADMISSION_LOG_FULL = 1 << 5,      /* the log thread is behind */

@@ -1,7 +1,5 @@
 #include "memory_use.h"
 
-#include <stdlib.h>
-
 #include "notify.h"
 #include "pubsub.h"
 #include "rcu.h"
@@ -118,28 +116,4 @@ uint64_t memory_of_clients(const struct server *server)
     for (unsigned i = 0; i < server->threads.max_workers; i++)
         held += atomic_load_explicit(&server->memory.of_clients[i].held, memory_order_relaxed);
     return held;
-}
-
-/* Enough for some tens of connections with their buffers, and so large that free() returns it to the system. */
-#define RESERVE_BYTES ((size_t)512 * 1024)
-
-void memory_reserve_keep(struct server *server)
-{
-    void *none = NULL, *memory;
-    if (!memory_reserve_is_spent(server) || !(memory = malloc(RESERVE_BYTES)))
-        return;
-    if (!atomic_compare_exchange_strong(&server->memory.reserve, &none, memory))
-        free(memory);
-}
-
-bool memory_reserve_spend(struct server *server)
-{
-    void *memory = atomic_exchange(&server->memory.reserve, NULL);
-    free(memory);
-    return memory != NULL;
-}
-
-bool memory_reserve_is_spent(const struct server *server)
-{
-    return !atomic_load_explicit(&server->memory.reserve, memory_order_relaxed);
 }

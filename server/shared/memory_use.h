@@ -22,7 +22,6 @@ struct client_memory {
 };
 
 struct memory_account {
-    _Atomic(void *) reserve;          /* memory_reserve_keep() */
     struct client_memory *of_clients; /* one for each worker */
     _Atomic uint64_t of_users;        /* acl.h counts there */
     uint64_t machine_bytes;           /* machine_memory() at the start */
@@ -66,12 +65,3 @@ bool memory_waits_for_eviction(const struct server *server, uint64_t bytes);
 uint64_t memory_use_dataset(const struct memory_use *use); /* bits and entries; the rest is overhead */
 uint64_t memory_use_limited(const struct memory_use *use); /* memory_limited() */
 uint64_t memory_use_total(const struct memory_use *use);
-
-/* memory_reserve: a reserve of memory, so that clients can still connect and delete filters when memory has run out.
- *
- * A caller without memory for a new client frees the reserve and retries. While the reserve is spent, commands that
- * need memory are refused as over maxmemory. It is allocated again as soon as the system has memory. Thread: any. */
-
-void memory_reserve_keep(struct server *server);  /* at the start and ten times a second */
-bool memory_reserve_spend(struct server *server); /* whether a retry makes sense */
-bool memory_reserve_is_spent(const struct server *server);

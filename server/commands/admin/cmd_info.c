@@ -380,7 +380,7 @@ static bool refuses_memory(struct server *server)
     bool evicts = config->memory.maxmemory_policy != MEMORY_NOEVICTION && !server_loading(server);
     uint64_t used = evicts ? memory_limited(server) : memory_staying(server);
     bool over = config->memory.maxmemory && used >= config->memory.maxmemory;
-    return (over && !(evicts && !residency_is_stuck(server))) || memory_reserve_is_spent(server);
+    return over && !(evicts && !residency_is_stuck(server));
 }
 
 void facts_process_bytes(uint64_t *resident_out, uint64_t *virtual_out)

@@ -63,7 +63,7 @@ struct facts {
     struct residency_info residency;
     struct registry_expiry expiry;
     struct sstables_numbers sstables; /* all 0 without sstable-dir */
-    bool refuses_memory;              /* commands that need memory: maxmemory, or the system has none */
+    bool refuses_memory;              /* commands that need memory: maxmemory */
     struct rusage cpu[2];             /* of the process, and of its children */
     struct bf_totals totals;          /* the caller's; nothing else needs them */
 };

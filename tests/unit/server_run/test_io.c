@@ -292,7 +292,6 @@ RIG_TEST(io, reply_buffers_are_kept_up_to_a_number)
     static char *bufs[BUFS];
     struct delivery delivery = {0};
     server = rig_begin(1, NULL, NULL);
-    delivery.server = server;
     for (int i = 0; i < BUFS; i++) {
         bufs[i] = delivery_buf_get(&delivery);
         cr_assert_not_null(bufs[i]);
@@ -304,32 +303,6 @@ RIG_TEST(io, reply_buffers_are_kept_up_to_a_number)
     }
     cr_assert_eq(delivery.nspare, DELIVERY_SPARE_BUFS);
     free_spare_bufs(&delivery);
-}
-
-/* Without memory the reserve provides buffers first; only then is there none. */
-RIG_TEST(io, without_memory_a_reply_buffer_comes_from_the_reserve)
-{
-    struct delivery delivery = {0};
-    server = rig_begin(1, NULL, NULL);
-    rig_hold(); /* a tick would fill the reserve again */
-    delivery.server = server;
-    cr_assert_not(memory_reserve_is_spent(server));
-    alloc_countdown_start(0);
-    char *first = delivery_buf_get(&delivery);
-    cr_assert(alloc_countdown_stop());
-    cr_assert_not_null(first);
-    cr_assert(memory_reserve_is_spent(server));
-    alloc_countdown_start(0);
-    char *second = delivery_buf_get(&delivery);
-    cr_assert(alloc_countdown_stop());
-    cr_assert_null(second);
-    delivery_buf_put(&delivery, first);
-    alloc_countdown_start(0);
-    cr_assert_eq(delivery_buf_get(&delivery), first, "a spare one needs no memory");
-    alloc_countdown_stop();
-    delivery_buf_put(&delivery, first);
-    free_spare_bufs(&delivery);
-    rig_let_go();
 }
 
 /* ---- a client that does not read ---- */

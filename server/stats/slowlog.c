@@ -152,32 +152,3 @@ void slowlog_reply(struct slowlog *slowlog, size_t n, struct reply *reply)
         reply_entry(entry, reply);
     lock_give(slowlog->lock);
 }
-
-static void view_of(const struct slowlog_entry *entry, struct slowlog_view *view_out)
-{
-    const char *text = entry->text;
-
-    *view_out = (struct slowlog_view){.id = entry->id,
-                                      .unix_sec = entry->unix_sec,
-                                      .usec = entry->usec,
-                                      .nargs = entry->nargs,
-                                      .addr = slice_of(entry->addr)};
-    for (size_t i = 0; i < entry->nargs; i++) {
-        view_out->args[i] = (struct slice){text, entry->lens[i]};
-        text += entry->lens[i];
-    }
-    view_out->name = (struct slice){text, entry->name_len};
-}
-
-void slowlog_each(struct slowlog *slowlog, size_t n, void (*fn)(void *ctx, const struct slowlog_view *entry), void *ctx)
-{
-    struct slowlog_view view;
-
-    lock_take(slowlog->lock);
-    for (const struct slowlog_entry *entry = TAILQ_FIRST(&slowlog->entries); entry && n > 0;
-         entry = TAILQ_NEXT(entry, link), n--) {
-        view_of(entry, &view);
-        fn(ctx, &view);
-    }
-    lock_give(slowlog->lock);
-}

@@ -33,19 +33,5 @@ void slowlog_add(struct slowlog *slowlog, struct slowlog_entry *entry, int64_t u
 size_t slowlog_len(struct slowlog *slowlog);
 void slowlog_reset(struct slowlog *slowlog);
 
-/* An entry as it is in the log; its texts are valid during the call. */
-struct slowlog_view {
-    uint64_t id;
-    int64_t unix_sec;
-    int64_t usec;
-    size_t nargs; /* at most SLOWLOG_MAX_ARGS */
-    struct slice args[SLOWLOG_MAX_ARGS];
-    struct slice addr, name;
-};
-
-/* Calls fn for the newest `n` entries, newest first, under the lock that workers take to add one: fn must be quick. */
-void slowlog_each(struct slowlog *slowlog, size_t n, void (*fn)(void *ctx, const struct slowlog_view *entry),
-                  void *ctx);
-
-/* Replies with the newest `n` entries as an array. */
+/* Replies with the newest `n` entries as an array, under the lock that workers take to add one. */
 void slowlog_reply(struct slowlog *slowlog, size_t n, struct reply *reply);

@@ -23,9 +23,9 @@
 #include "version.h"
 
 #define COMMANDS_SHOWN 20
-#define SLOWLOG_SHOWN  32 /* entries, formatted under a lock that workers want: a third of a millisecond at most */
-#define CLIENTS_SHOWN  100
+#define SLOWLOG_SHOWN  32 /* entries, written under a lock that workers want: a third of a millisecond at most */
 #define DENIALS_SHOWN  64
+#define CLIENTS_BYTES  ((size_t)1 << 20) /* some 3,000 clients, the oldest */
 
 /* ---- overview ---- */
 
@@ -133,165 +133,33 @@ void api_overview(const struct web *web, struct buf *out)
     free(facts);
 }
 
-/* ---- slow log ---- */
-
-static void write_slow(void *ctx, const struct slowlog_view *entry)
-{
-    struct buf *out = ctx;
-    json_begin(out, NULL, '{');
-    json_count(out, "id", entry->id);
-    json_count(out, "unix", (uint64_t)entry->unix_sec);
-    json_real(out, "us", (double)entry->usec);
-    json_begin(out, "words", '[');
-    for (size_t i = 0; i < entry->nargs; i++)
-        json_text(out, NULL, entry->args[i]);
-    json_end(out, ']');
-    json_text(out, "addr", entry->addr);
-    json_text(out, "client", entry->name);
-    json_end(out, '}');
-}
+/* ---- replies of commands ---- */
 
 void api_slowlog(const struct web *web, struct buf *out)
 {
-    json_begin(out, NULL, '{');
-    json_count(out, "total", slowlog_len(web->server->stats.slowlog));
-    json_begin(out, "entries", '[');
-    slowlog_each(web->server->stats.slowlog, SLOWLOG_SHOWN, write_slow, out);
-    json_end(out, ']');
-    json_end(out, '}');
-}
-
-/* ---- refused access ---- */
-
-static void begin_denials(void *ctx, size_t n)
-{
-    (void)n;
-    json_begin(ctx, "entries", '[');
-}
-
-static void write_denial(void *ctx, const struct acl_log_entry *entry)
-{
-    struct buf *out = ctx;
-    json_begin(out, NULL, '{');
-    json_count(out, "id", entry->id);
-    json_count(out, "count", entry->count);
-    json_str(out, "reason", entry->reason);
-    json_text(out, "object", entry->object);
-    json_text(out, "user", entry->user);
-    json_text(out, "client", entry->client);
-    json_count(out, "unix", (uint64_t)(entry->at_ms / 1000));
-    json_end(out, '}');
+    struct reply reply = {.buf = out, .version = 3};
+    slowlog_reply(web->server->stats.slowlog, SLOWLOG_SHOWN, &reply);
 }
 
 void api_acl_log(const struct web *web, struct buf *out)
 {
-    json_begin(out, NULL, '{');
-    json_count(out, "total", acl_log_size(web->server->acl));
-    if (acl_log_each(web->server->acl, DENIALS_SHOWN, begin_denials, write_denial, out))
-        json_end(out, ']');
-    else
-        out->failed = true;
-    json_end(out, '}');
+    struct reply reply = {.buf = out, .version = 3};
+    acl_log_reply(web->server->acl, DENIALS_SHOWN, &reply);
 }
 
-/* ---- clients ---- */
-
-struct client_row {
-    uint64_t id, input, output, commands, memory;
-    int64_t age_ms, idle_ms;
-    unsigned db;
-    bool tls;
-    const char *command;
-    char addr[64], name[64], user[64], library[96];
-};
-
-struct client_rows {
-    size_t n;
-    int64_t now_ms;
-    struct client_row rows[CLIENTS_SHOWN];
-};
-
-static uint64_t load(const _Atomic uint64_t *value)
+/* Under a lock of the workers, for some clients at a time. */
+static void list_client(void *ctx, struct session *session)
 {
-    return atomic_load_explicit(value, memory_order_relaxed);
-}
-
-static const char *text_of(const struct session *session, enum session_text which)
-{
-    return session->texts.of[which] ? session->texts.of[which] : "";
-}
-
-static void copy_client(const struct session *session, int64_t now_ms, struct client_row *row)
-{
-    *row = (struct client_row){
-        .id = session->id,
-        .input = load(&session->meters.input_bytes),
-        .output = load(&session->meters.output_bytes),
-        .commands = load(&session->meters.commands),
-        .db = atomic_load_explicit(&session->db, memory_order_relaxed),
-        .tls = session->origin.tls,
-        .age_ms = now_ms - session->origin.created_ms,
-        .idle_ms = now_ms - atomic_load_explicit(&session->meters.last_ms, memory_order_relaxed),
-        .command = atomic_load_explicit(&session->meters.command, memory_order_relaxed),
-    };
-    row->memory = load(&session->meters.memory);
-    memcpy(row->addr, session->origin.addr, sizeof(row->addr));
-    snprintf(row->name, sizeof(row->name), "%s", text_of(session, SESSION_NAME));
-    snprintf(row->user, sizeof(row->user), "%s", session->acl.user_name ? session->acl.user_name : "default");
-    snprintf(row->library, sizeof(row->library), "%s %s", text_of(session, SESSION_LIB_NAME),
-             text_of(session, SESSION_LIB_VER));
-}
-
-/* Keeps the clients that hold most memory; of equals the oldest. Under a lock: one comparison for most. */
-static void keep_client(void *ctx, struct session *session)
-{
-    struct client_rows *all = ctx;
-    struct client_row row;
-    copy_client(session, all->now_ms, &row);
-    size_t at = all->n;
-    if (at == CLIENTS_SHOWN && all->rows[at - 1].memory >= row.memory)
+    struct buf *out = ctx;
+    if (buf_len(out) > CLIENTS_BYTES)
         return;
-    at -= at == CLIENTS_SHOWN;
-    all->n = at + 1;
-    for (; at > 0 && all->rows[at - 1].memory < row.memory; at--)
-        all->rows[at] = all->rows[at - 1];
-    all->rows[at] = row;
+    session_format(session, clock_ms(), out);
+    buf_append(out, "\n", 1);
 }
 
 void api_clients(const struct web *web, struct buf *out)
 {
-    struct client_rows *all = calloc(1, sizeof(*all));
-    if (!all) {
-        out->failed = true;
-        return;
-    }
-    all->now_ms = clock_ms();
-    sessions_each(web->server->clients.sessions, keep_client, all);
-    json_begin(out, NULL, '{');
-    json_count(out, "total", sessions_count(web->server->clients.sessions));
-    json_begin(out, "rows", '[');
-    for (size_t i = 0; i < all->n; i++) {
-        const struct client_row *row = &all->rows[i];
-        json_begin(out, NULL, '{');
-        json_count(out, "id", row->id);
-        json_str(out, "addr", row->addr);
-        json_str(out, "name", row->name);
-        json_str(out, "user", row->user);
-        json_count(out, "db", row->db);
-        json_bool(out, "tls", row->tls);
-        json_str(out, "library", row->library);
-        json_str(out, "command", row->command ? row->command : "");
-        json_count(out, "commands", row->commands);
-        json_count(out, "input", row->input);
-        json_count(out, "output", row->output);
-        json_count(out, "memory", row->memory);
-        json_real(out, "ageMs", (double)row->age_ms);
-        json_real(out, "idleMs", (double)row->idle_ms);
-        json_end(out, '}');
-    }
-    json_end(out, ']');
-    json_end(out, '}');
-    free(all);
+    sessions_each(web->server->clients.sessions, list_client, out);
 }
 
 /* ---- one filter ---- */

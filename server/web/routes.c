@@ -72,12 +72,23 @@ static void answer_file(struct web_request *request)
     web_reply(request, HTTP_OK, request->route->file->type);
 }
 
-static void answer_api(struct web_request *request)
+static void answer_as(struct web_request *request, const char *type)
 {
     rcu_reader_online();
     request->route->write(request->web, &request->body);
     rcu_reader_offline();
-    web_reply(request, HTTP_OK, JSON);
+    web_reply(request, HTTP_OK, type);
+}
+
+static void answer_api(struct web_request *request)
+{
+    answer_as(request, JSON);
+}
+
+/* What a command replies, as it is: any bytes. */
+static void answer_command(struct web_request *request)
+{
+    answer_as(request, "application/octet-stream");
 }
 
 static void answer_history(struct web_request *request)
@@ -163,9 +174,9 @@ static const struct route routes[] = {
     {"/api/history", {"info"}, answer_history},
     {"/api/filters", {"scan", "bf.info"}, answer_filters},
     {"/api/filter", {"bf.info"}, answer_filter},
-    {"/api/slowlog", {"slowlog|get"}, answer_api, .write = api_slowlog},
-    {"/api/clients", {"client|list"}, answer_api, .write = api_clients},
-    {"/api/acllog", {"acl|log"}, answer_api, .write = api_acl_log},
+    {"/api/slowlog", {"slowlog|get"}, answer_command, .write = api_slowlog},
+    {"/api/clients", {"client|list"}, answer_command, .write = api_clients},
+    {"/api/acllog", {"acl|log"}, answer_command, .write = api_acl_log},
     {"/", {"info"}, answer_file, .file = &page_index},
     {"/page.css", {"info"}, answer_file, .file = &page_style},
     {"/page.js", {"info"}, answer_file, .file = &page_script},

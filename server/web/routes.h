@@ -31,9 +31,11 @@ const struct route *route_find(const struct http_head *head);
 /* ---- api.c: JSON that the status page reads. It is the page's own and may change with it ---- */
 
 void api_overview(const struct web *web, struct buf *out);
+
+/* The newest entries as replies of SLOWLOG GET and ACL LOG, in RESP3; lines of CLIENT LIST. */
 void api_slowlog(const struct web *web, struct buf *out);
-void api_clients(const struct web *web, struct buf *out);
 void api_acl_log(const struct web *web, struct buf *out);
+void api_clients(const struct web *web, struct buf *out);
 
 enum api_result { API_DONE, API_NO_FILTER, API_DENIED };
 

@@ -305,8 +305,8 @@ static void ask_api(const char *path)
 {
     struct http_reply reply;
     http_get(the_daemon.web_port, path, "", &reply);
-    cr_assert(reply.status == 200 && reply.body[0] == '{' && reply.body[reply.len - 1] == '}', "%s: %d %.200s", path,
-              reply.status, reply.body);
+    bool whole = reply.body[0] == '{' ? reply.body[reply.len - 1] == '}' : reply.body[reply.len - 1] == '\n';
+    cr_assert(reply.status == 200 && whole, "%s: %d %.200s", path, reply.status, reply.body);
     http_free(&reply);
 }
 

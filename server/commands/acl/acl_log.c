@@ -1,10 +1,13 @@
 /* The log of refused access. Refusals of one kind within a minute of each other are one entry with a count, as in
  * Redis: a client that tries passwords cannot push the others out. */
 #include "acl_internal.h"
-#include "lock.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+#include "clock.h"
+#include "command.h"
+#include "lock.h"
 
 #define GROUP_MS   60000
 #define GROUP_LOOK 10  /* of the newest entries, one that may be the same is looked for among these */
@@ -145,40 +148,40 @@ static void copy_entry(struct buf *copy, const struct acl_entry *entry)
     buf_append(copy, entry->client.ptr, entry->client.len);
 }
 
-static struct slice take_text(const struct text *text, const char **at)
+static void reply_taken(struct reply *reply, const char *name, const struct text *text, const char **at)
 {
-    struct slice slice = {*at, text->len};
+    reply_bulk_str(reply, name);
+    reply_bulk(reply, *at, text->len);
     *at += text->len;
-    return slice;
 }
 
 /* Returns where the next one begins. */
-static const char *read_entry(struct acl_log_entry *entry_out, const char *at)
+static const char *reply_entry(struct reply *reply, const char *at)
 {
     static const char *const reasons[] = {"", "command", "key", "auth", "channel"};
     struct acl_entry entry;
+    int64_t now_ms = clock_unix_ms();
     memcpy(&entry, at, sizeof(entry));
     at += sizeof(entry);
-    *entry_out = (struct acl_log_entry){
-        .id = entry.id,
-        .count = entry.count,
-        .reason = reasons[entry.reason],
-        .in_multi = entry.in_multi,
-        .first_ms = entry.first_ms,
-        .at_ms = entry.at_ms,
-    };
-    entry_out->object = take_text(&entry.object, &at);
-    entry_out->user = take_text(&entry.user, &at);
-    entry_out->client = take_text(&entry.client, &at);
+    reply_map(reply, 10);
+    reply_number_pair(reply, "count", (int64_t)entry.count);
+    reply_pair(reply, "reason", reasons[entry.reason]);
+    reply_pair(reply, "context", entry.in_multi ? "multi" : "toplevel");
+    reply_taken(reply, "object", &entry.object, &at);
+    reply_taken(reply, "username", &entry.user, &at);
+    reply_bulk_str(reply, "age-seconds");
+    reply_double(reply, now_ms > entry.at_ms ? (double)(now_ms - entry.at_ms) / 1000 : 0);
+    reply_taken(reply, "client-info", &entry.client, &at);
+    reply_number_pair(reply, "entry-id", (int64_t)entry.id);
+    reply_number_pair(reply, "timestamp-created", entry.first_ms);
+    reply_number_pair(reply, "timestamp-last-updated", entry.at_ms);
     return at;
 }
 
 /* Under the lock, for which workers wait, entries are only copied: that is a tenth of the time. */
-bool acl_log_each(struct acl *acl, size_t count, void (*begin)(void *ctx, size_t n),
-                  void (*each)(void *ctx, const struct acl_log_entry *entry), void *ctx)
+void acl_log_reply(struct acl *acl, size_t count, struct reply *reply)
 {
     struct acl_log *log = &acl->log;
-    struct acl_log_entry entry;
     struct buf copy;
     buf_init(&copy, SIZE_MAX);
     lock_take(&acl->lock);
@@ -186,14 +189,12 @@ bool acl_log_each(struct acl *acl, size_t count, void (*begin)(void *ctx, size_t
     for (const struct acl_entry *from = TAILQ_FIRST(&log->entries); left > 0; left--, from = TAILQ_NEXT(from, link))
         copy_entry(&copy, from);
     lock_give(&acl->lock);
-    bool copied = !buf_failed(&copy);
-    if (copied) {
-        begin(ctx, n);
-        for (const char *at = buf_head(&copy); n > 0; n--) {
-            at = read_entry(&entry, at);
-            each(ctx, &entry);
-        }
+    if (buf_failed(&copy)) {
+        reply_error(reply, "ERR out of memory");
+    } else {
+        reply_array(reply, n);
+        for (const char *at = buf_head(&copy); n > 0; n--)
+            at = reply_entry(reply, at);
     }
     buf_deinit(&copy);
-    return copied;
 }

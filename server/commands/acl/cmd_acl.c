@@ -140,43 +140,10 @@ void cmd_acl_genpass(struct command_ctx *ctx)
 
 #define LOG_INLINE 128 /* entries are written on the loop, in 0.2 ms; as many as acllog-max-len has by default */
 
-static void reply_log_begin(void *ctx, size_t n)
-{
-    reply_array(ctx, n);
-}
-
-static void reply_log_entry(void *ctx, const struct acl_log_entry *entry)
-{
-    struct reply *reply = ctx;
-    int64_t now_ms = clock_unix_ms(), age_ms = now_ms > entry->at_ms ? now_ms - entry->at_ms : 0;
-    reply_map(reply, 10);
-    reply_number_pair(reply, "count", (int64_t)entry->count);
-    reply_pair(reply, "reason", entry->reason);
-    reply_pair(reply, "context", entry->in_multi ? "multi" : "toplevel");
-    reply_bulk_str(reply, "object");
-    reply_bulk(reply, entry->object.ptr, entry->object.len);
-    reply_bulk_str(reply, "username");
-    reply_bulk(reply, entry->user.ptr, entry->user.len);
-    reply_bulk_str(reply, "age-seconds");
-    reply_double(reply, (double)age_ms / 1000);
-    reply_bulk_str(reply, "client-info");
-    reply_bulk(reply, entry->client.ptr, entry->client.len);
-    reply_number_pair(reply, "entry-id", (int64_t)entry->id);
-    reply_number_pair(reply, "timestamp-created", entry->first_ms);
-    reply_number_pair(reply, "timestamp-last-updated", entry->at_ms);
-}
-
-/* 1.5 us for each entry. */
-static void reply_log(struct acl *acl, size_t count, struct reply *reply)
-{
-    if (!acl_log_each(acl, count, reply_log_begin, reply_log_entry, reply))
-        reply_error(reply, "ERR out of memory");
-}
-
 static void run_log(struct command_job *job)
 {
     rcu_reader_offline();
-    reply_log(job->server->acl, (size_t) * (const int64_t *)job->data, &job->reply);
+    acl_log_reply(job->server->acl, (size_t) * (const int64_t *)job->data, &job->reply);
     rcu_reader_online();
 }
 
@@ -194,7 +161,7 @@ void cmd_acl_log(struct command_ctx *ctx)
     } else if (count > LOG_INLINE && acl_log_size(ctx->server->acl) > LOG_INLINE) {
         command_defer_copy(ctx, run_log, &count, sizeof(count));
     } else {
-        reply_log(ctx->server->acl, count < 0 ? 0 : (size_t)count, ctx->reply);
+        acl_log_reply(ctx->server->acl, count < 0 ? 0 : (size_t)count, ctx->reply);
     }
 }
 

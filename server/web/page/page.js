@@ -5,6 +5,7 @@ const REFRESH_MS = 2000
 const POINTS = 3600000 / REFRESH_MS // of the curves of a filter, which the page draws by itself: an hour
 const HISTORY_MS = 10000
 const CERTIFICATE_DAYS = 14 // before its end
+const CLIENTS = 100 // in the table
 const PATIENCE_MS = 5000 // without an answer; then the age of what is shown is told
 const main = document.getElementById('main')
 let past = { points: [], askedMs: 0 } // the daemon's last hour
@@ -118,10 +119,28 @@ const rateLevel = (row) => (row.rate > row.asked ? 'bad' : row.rate > 0.9 * row.
 class Refusal extends Error {}
 
 // Of the origin, since a page's address may have a password, which fetch() refuses.
-async function ask(path) {
+async function reply(path) {
   const reply = await fetch(new URL(path, location.origin), { cache: 'no-store', signal: AbortSignal.timeout(15000) })
   if (!reply.ok) throw new Refusal((await reply.text()).trim() || 'status ' + reply.status)
-  return reply.json()
+  return reply
+}
+
+const ask = async (path) => (await reply(path)).json()
+
+// The reply of a command, in RESP3.
+async function run(path) {
+  const bytes = new Uint8Array(await (await reply(path)).arrayBuffer()), utf8 = new TextDecoder()
+  let at = 0
+  const take = (end, skip) => { const text = utf8.decode(bytes.subarray(at, end)); at = end + skip; return text }
+  const value = () => {
+    const head = take(bytes.indexOf(13, at), 2), n = Number(head.slice(1))
+    if (head[0] === '$') return take(at + n, 2)
+    if (head[0] === '*') return Array.from({ length: n }, value)
+    if (head[0] === '%') return Object.fromEntries(Array.from({ length: n }, () => [value(), value()]))
+    if (head[0] === '-') throw new Refusal(head.slice(1))
+    return n
+  }
+  return value()
 }
 
 function setState(things) {
@@ -368,25 +387,28 @@ async function filter(params, asked) {
 // ---- slow log, clients ----
 
 async function slowlog() {
-  const log = await ask('/api/slowlog')
-  const rows = log.entries.map((e) => el('tr', {}, el('td', {}, when(e.unix)), el('td', {}, micros(e.us)), el('td', { class: 'words' }, e.words.join(' ')), el('td', {}, e.client || e.addr)))
-  return [card(`Slow log: ${log.total} entries`, rows.length ? el('div', { class: 'scroll' }, el('table', { id: 'slowlog' }, el('tbody', {}, rows))) : el('p', { class: 'soft' }, 'nothing was slow'))]
+  const log = await run('/api/slowlog')
+  const rows = log.map(([, unix, us, words, address, name]) => el('tr', {}, el('td', {}, when(unix)), el('td', {}, micros(us)), el('td', { class: 'words' }, words.join(' ')), el('td', {}, name || address)))
+  return [card('Slow log', rows.length ? el('div', { class: 'scroll' }, el('table', { id: 'slowlog' }, el('tbody', {}, rows))) : el('p', { class: 'soft' }, 'nothing was slow'))]
 }
 
-async function clients() {
-  const all = await ask('/api/clients')
-  const head = el('tr', {}, ...['client', 'user', 'database', 'TLS', 'library', 'last command', 'commands', 'idle', 'memory', 'pending reply'].map((t) => el('th', {}, t)))
-  const rows = all.rows.map((c) => el('tr', {}, el('td', { class: 'name' }, c.addr, c.name ? el('span', { class: 'soft' }, ' ' + c.name) : null), el('td', {}, c.user), el('td', {}, String(c.db)), el('td', {}, c.tls ? 'yes' : 'no'), el('td', {}, c.library), el('td', {}, c.command), el('td', {}, compact(c.commands)),
-    el('td', {}, duration(c.idleMs)), el('td', {}, bytes(c.memory)), el('td', {}, bytes(c.output))))
-  return [card(`Clients: ${number(all.total)}` + (all.rows.length < all.total ? `, the ${all.rows.length} with most memory` : ''), el('div', { class: 'scroll' }, el('table', { id: 'clients' }, el('thead', {}, head), el('tbody', {}, rows))))]
+const pairs = (line) => Object.fromEntries(line.split(' ').map((word) => [word.slice(0, word.indexOf('=')), word.slice(word.indexOf('=') + 1)]))
+
+async function clients(params, asked) {
+  const { facts } = await asked, lines = (await (await reply('/api/clients')).text()).split('\n').slice(0, -1)
+  const most = lines.map(pairs).sort((a, b) => b['tot-mem'] - a['tot-mem']).slice(0, CLIENTS)
+  const head = el('tr', {}, ...['client', 'user', 'database', 'library', 'last command', 'idle', 'memory', 'pending reply'].map((t) => el('th', {}, t)))
+  const rows = most.map((c) => el('tr', {}, el('td', { class: 'name' }, c.addr, c.name ? el('span', { class: 'soft' }, ' ' + c.name) : null), el('td', {}, c.user), el('td', {}, c.db),
+    el('td', {}, c['lib-name'] + ' ' + c['lib-ver']), el('td', {}, c.cmd === 'NULL' ? '' : c.cmd), el('td', {}, duration(c.idle * 1000)), el('td', {}, bytes(c['tot-mem'])), el('td', {}, bytes(c.omem))))
+  return [card(`Clients: ${number(facts.clients)}` + (rows.length < facts.clients ? `, the ${rows.length} with most memory` : ''), el('div', { class: 'scroll' }, el('table', { id: 'clients' }, el('thead', {}, head), el('tbody', {}, rows))))]
 }
 
 async function aclLog() {
-  const log = await ask('/api/acllog')
+  const log = await run('/api/acllog')
   const head = el('tr', {}, ...['last', 'times', 'refused for', 'what', 'user', 'client'].map((t) => el('th', {}, t)))
-  const rows = log.entries.map((e) => el('tr', {}, el('td', {}, when(e.unix)), el('td', {}, compact(e.count)), el('td', {}, e.reason), el('td', { class: 'words' }, e.object), el('td', {}, e.user),
-    el('td', { class: 'words' }, (/ addr=(\S+)/.exec(' ' + e.client) || [])[1] || '–')))
-  return [card(`Refused access: ${number(log.total)} entries`, rows.length ? el('div', { class: 'scroll' }, el('table', { id: 'acllog' }, el('thead', {}, head), el('tbody', {}, rows))) : el('p', { class: 'soft' }, 'nothing was refused'))]
+  const rows = log.map((e) => el('tr', {}, el('td', {}, when(e['timestamp-last-updated'] / 1000)), el('td', {}, compact(e.count)), el('td', {}, e.reason), el('td', { class: 'words' }, e.object), el('td', {}, e.username),
+    el('td', { class: 'words' }, (/ addr=(\S+)/.exec(' ' + e['client-info']) || [])[1] || '–')))
+  return [card('Refused access', rows.length ? el('div', { class: 'scroll' }, el('table', { id: 'acllog' }, el('thead', {}, head), el('tbody', {}, rows))) : el('p', { class: 'soft' }, 'nothing was refused'))]
 }
 
 // ---- views ----

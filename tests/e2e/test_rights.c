@@ -491,7 +491,7 @@ DAEMON_TEST(the_daemon, rights, waiting_connections_of_a_deleted_user_are_closed
     redisContext *admin = client_open(the_daemon.port);
     expect(admin, "+OK", "ACL SETUSER du on >old +@all ~*");
     wait_until(client_info(admin, "clients", "connected_clients") == 1); /* the start had used another connection */
-    expect(admin, "+OK", "CLIENT PAUSE 100000 WRITE"); /* for the last one */
+    expect(admin, "+OK", "CLIENT PAUSE 100000 WRITE");                   /* for the last one */
     for (int i = 0; i < WAITS; i++) {
         waiting[i] = wire_to(the_daemon.port);
         expect_ask(&waiting[i], "AUTH du old", "+OK");

@@ -273,8 +273,8 @@ static void expect_to_survive(void)
     expect(client, "+OK", "CLIENT UNPAUSE");
     expect(client, "+OK", "CONFIG SET appendonly yes appendfsync always maxmemory 0 bf-auto-create yes");
     wait_for_reply(the_daemon.port, "+OK", "SAVE");
-    for (int i = 0; i < FILTERS; i++)
-        client_ask(client, "PERSIST f%d", i);
+    for (int i = 0; i < 2 * FILTERS; i++)
+        client_ask(client, "PERSIST %s%d", i % 2 ? "u" : "f", i / 2);
     for (int i = 0; i < FILTERS; i++)
         client_ask(client, "BF.ADD f%d last", i);
     count_all(client, before);

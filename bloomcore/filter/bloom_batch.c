@@ -2,6 +2,8 @@
  * writing and reading 7 or more numbers of 8 bytes per item. */
 #include "bloom_batch.h"
 
+#include <string.h>
+
 #include "bloom_layer.h"
 #include "bloom_layer_add.h"
 #include "bloom_part.h"
@@ -153,6 +155,22 @@ void bloom_batch_start(struct bloom_batch *batch, const struct bloom_filter *fil
     hash_batch(batch, layer, items, n);
     if (layer_bytes(layer) > CACHE_BYTES)
         fetch(batch, layer, bloom_geometry_lines(layer->geometry));
+}
+
+void bloom_batch_start_hashed(struct bloom_batch *batch, const uint64_t *h1, const uint64_t *h2, size_t n)
+{
+    CHECK(n <= BLOOM_BATCH);
+    batch->n = (uint32_t)n;
+    batch->tested = NULL;
+    memcpy(batch->h1, h1, n * sizeof(*h1));
+    memcpy(batch->h2, h2, n * sizeof(*h2));
+}
+
+bool bloom_same_hash(const struct bloom_filter *a, const struct bloom_filter *b)
+{
+    const struct bloom_geometry *of_a = bloom_filter_newest(a)->geometry, *of_b = bloom_filter_newest(b)->geometry;
+
+    return of_a->key == of_b->key && of_a->hash == of_b->hash;
 }
 
 bool bloom_batch_start_staged(struct bloom_batch *batch, const struct bloom_filter *filter,

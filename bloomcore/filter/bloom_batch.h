@@ -29,10 +29,15 @@ struct bloom_batch {
 void bloom_batch_start(struct bloom_batch *batch, const struct bloom_filter *filter, const struct bloom_item *items,
                        size_t n);
 
-/* The same, for queries whose items are probably absent. For a filter larger than the last cache it returns true and
- * prefetches only the words of the items' first bits: most absent items fail there. When these words have arrived,
- * bloom_batch_narrow() prefetches the other words of the remaining items. The answers are those of bloom_batch_start(),
- * even if adds or growth happen meanwhile, or if the narrowing is left out. False: all words are on their way. */
+/* Takes hashes of n items (0..BLOOM_BATCH), computed before, for queries of any filter with the same hash. */
+void bloom_batch_start_hashed(struct bloom_batch *batch, const uint64_t *h1, const uint64_t *h2, size_t n);
+bool bloom_same_hash(const struct bloom_filter *a, const struct bloom_filter *b);
+
+/* bloom_batch_start(), for queries whose items are probably absent. For a filter larger than the last cache it returns
+ * true and prefetches only the words of the items' first bits: most absent items fail there. When these words have
+ * arrived, bloom_batch_narrow() prefetches the other words of the remaining items. The answers are those of
+ * bloom_batch_start(), even if adds or growth happen meanwhile, or if the narrowing is left out. False: all words are
+ * on their way. */
 bool bloom_batch_start_staged(struct bloom_batch *batch, const struct bloom_filter *filter,
                               const struct bloom_item *items, size_t n);
 void bloom_batch_narrow(const struct bloom_batch *batch, const struct bloom_filter *filter);

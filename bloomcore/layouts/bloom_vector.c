@@ -437,56 +437,6 @@ TARGET uint32_t bloom_vector_query(const _Atomic uint64_t *words, const struct b
     return _pdep_u32(present, survivors);
 }
 
-/* Items on their walks. Whole vectors are written. */
-struct walks {
-    uint64_t at[BLOOM_VECTOR_MANY + LANES], step[BLOOM_VECTOR_MANY + LANES];
-    uint32_t item[BLOOM_VECTOR_MANY + LANES];
-};
-
-/* Keeps eight of them, after the `left` that have been kept: those that are alive. */
-INLINE size_t keep(struct walks *walks, size_t left, __mmask8 alive, __m512i at, __m512i step, __m256i item)
-{
-    _mm512_storeu_si512((void *)(walks->at + left), _mm512_maskz_compress_epi64(alive, at));
-    _mm512_storeu_si512((void *)(walks->step + left), _mm512_maskz_compress_epi64(alive, step));
-    _mm256_storeu_si256((void *)(walks->item + left), _mm256_maskz_compress_epi32(alive, item));
-    return left + (unsigned)__builtin_popcount(alive);
-}
-
-INLINE __mmask8 first_lanes(size_t n)
-{
-    return (__mmask8)(n >= LANES ? 0xffu : (1u << n) - 1);
-}
-
-TARGET size_t bloom_vector_many(const _Atomic uint64_t *words, const struct bloom_geometry *geometry,
-                                const uint64_t *base, const uint64_t *step, size_t n, uint16_t found[BLOOM_VECTOR_MANY])
-{
-    const struct modulus modulus = modulus_of(geometry);
-    __m256i item = _mm256_set_epi32(7, 6, 5, 4, 3, 2, 1, 0);
-    struct walks walks;
-    size_t left = 0;
-
-    for (size_t i = 0; i < n; i += LANES, item = _mm256_add_epi32(item, _mm256_set1_epi32(LANES))) {
-        __mmask8 ours = first_lanes(n - i);
-        __m512i at = _mm512_maskz_loadu_epi64(ours, base + i), by = _mm512_maskz_loadu_epi64(ours, step + i);
-        left = keep(&walks, left, test(words, bits_of(at, by, 0, &modulus), ours), _mm512_add_epi64(at, by), by, item);
-    }
-    for (unsigned j = 1; j < geometry->k; j++) {
-        n = left;
-        left = 0;
-        for (size_t i = 0; i < n; i += LANES) {
-            __mmask8 ours = first_lanes(n - i);
-            __m512i at = _mm512_maskz_loadu_epi64(ours, walks.at + i),
-                    by = _mm512_maskz_loadu_epi64(ours, walks.step + i);
-            __m256i items = _mm256_maskz_loadu_epi32(ours, walks.item + i);
-            left = keep(&walks, left, test(words, bits_of(at, by, j, &modulus), ours), _mm512_add_epi64(at, by), by,
-                        items);
-        }
-    }
-    for (size_t i = 0; i < left; i++)
-        found[i] = (uint16_t)walks.item[i];
-    return left;
-}
-
 TARGET void bloom_vector_prefetch(const _Atomic uint64_t *words, const struct bloom_geometry *geometry,
                                   const uint64_t h1[BLOOM_BATCH], const uint64_t h2[BLOOM_BATCH], size_t n,
                                   unsigned count)
@@ -570,9 +520,6 @@ NEVER_CALLED(uint32_t bloom_vector_locate(const _Atomic uint64_t *words, const s
                                           const uint64_t h1[BLOOM_BATCH], const uint64_t h2[BLOOM_BATCH], size_t n,
                                           uint64_t missing[BLOOM_BATCH * BLOOM_PROBE_BITS],
                                           uint8_t nmissing[BLOOM_BATCH]))
-NEVER_CALLED(size_t bloom_vector_many(const _Atomic uint64_t *words, const struct bloom_geometry *geometry,
-                                      const uint64_t *base, const uint64_t *step, size_t n,
-                                      uint16_t found[BLOOM_VECTOR_MANY]))
 NEVER_CALLED(void bloom_vector_prefetch(const _Atomic uint64_t *words, const struct bloom_geometry *geometry,
                                         const uint64_t h1[BLOOM_BATCH], const uint64_t h2[BLOOM_BATCH], size_t n,
                                         unsigned count))

@@ -56,14 +56,6 @@ extern bloom_vector_hash_fn *const bloom_vector_hashes[BLOOM_HASHES];
 uint32_t bloom_vector_query(const _Atomic uint64_t *words, const struct bloom_geometry *geometry,
                             const uint64_t h1[BLOOM_BATCH], const uint64_t h2[BLOOM_BATCH], uint32_t wanted);
 
-/* Items of bloom_vector_many(), at most. */
-#define BLOOM_VECTOR_MANY 1024u
-
-/* Of n items whose walks begin at base[i] with the increment step[i]: the numbers of those whose bits are all set, in
- * rising order. Returns how many they are. Needs bloom_vector_fits(). */
-size_t bloom_vector_many(const _Atomic uint64_t *words, const struct bloom_geometry *geometry, const uint64_t *base,
-                         const uint64_t *step, size_t n, uint16_t found[BLOOM_VECTOR_MANY]);
-
 /* For each of n items, the bits that are not set in the words, in the order of bloom_walk_step(), and their number.
  * Those of item i are at missing[i * bloom_vector_stride()]. Returns the items whose bits are all set. Needs
  * bloom_vector_fits(). */

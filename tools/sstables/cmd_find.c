@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bloom_find.h"
+#include "bloom_batch.h"
 #include "filterdb.h"
 #include "filter_load.h"
 #include "find.h"
@@ -88,12 +88,12 @@ static void ask_loaded(struct find *find, const struct found_sstable *sstable, s
     }
     const struct find_place place = place_of(sstable);
     const struct find_keys *keys = &find->report->keys;
-    for (size_t at = 0; at < keys->n; at += BLOOM_MANY) {
-        uint16_t found[BLOOM_MANY];
-        size_t left = keys->n - at, n = bloom_many_query(loaded.filter, keys->h1 + at, keys->h2 + at,
-                                                         left < BLOOM_MANY ? left : BLOOM_MANY, found);
-        for (size_t i = 0; i < n; i++)
-            find_report_key(find->report, at + found[i], &place, "may hold it");
+    for (size_t at = 0; at < keys->n; at += BLOOM_BATCH) {
+        struct bloom_batch batch;
+        bloom_batch_start_hashed(&batch, keys->h1 + at, keys->h2 + at,
+                                 keys->n - at < BLOOM_BATCH ? keys->n - at : BLOOM_BATCH);
+        for (uint32_t present = bloom_batch_query(&batch, loaded.filter); present; present &= present - 1)
+            find_report_key(find->report, at + (size_t)__builtin_ctz(present), &place, "may hold it");
     }
     bloom_alone_deinit(&loaded);
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "all_names.h"
+#include "bloom_batch.h"
 #include "bloom_find.h"
 #include "bloom_keyring.h"
 #include "cql_key.h"
@@ -16,7 +17,8 @@
 #define STEP_QUESTIONS 65536 /* layers times items in a step: a few milliseconds */
 #define STEP_MIN       16
 #define NAMES_AHEAD    16
-#define TOGETHER       32 /* items: from this many on they are asked for filter by filter */
+#define TOGETHER       32   /* items: from this many on they are asked for filter by filter */
+#define PART           1024 /* of these */
 
 /* Ids of filters, so that none is asked twice: open addressing, 0 is free. */
 struct id_set {
@@ -516,30 +518,31 @@ static void ask_for(struct find *find, struct bloom_item item, struct found *fou
 static void ask_together(struct find *find, size_t first, size_t n)
 {
     const struct bloom_filter *hashed = NULL;
-    uint64_t h1[BLOOM_MANY], h2[BLOOM_MANY];
-    uint16_t found[BLOOM_MANY];
+    uint64_t h1[PART], h2[PART];
+    struct bloom_batch batch;
     for (size_t f = 0; f < find->step.nchosen && !find_failed(find); f++) {
         const struct bloom_filter *filter = find->filters[f];
-        for (size_t i = 0; i < n && !(hashed && bloom_many_same_hash(hashed, filter)); i++) {
+        for (size_t i = 0; i < n && !(hashed && bloom_same_hash(hashed, filter)); i++) {
             struct bloom_item item = item_of(find, first + i);
             struct bloom_hash hash = bloom_filter_hash(filter, item.ptr, item.len);
             h1[i] = hash.h1;
             h2[i] = hash.h2;
         }
         hashed = filter;
-        if (f + 1 < find->step.nchosen && bloom_many_same_hash(filter, find->filters[f + 1]))
-            bloom_many_fetch(find->filters[f + 1], h1, h2, n);
-        size_t nfound = bloom_many_query(filter, h1, h2, n, found);
-        for (size_t i = 0; i < nfound && !find_failed(find); i++)
-            add_name(find, &find->found[first + found[i]], find->names[f]);
+        for (size_t i = 0; i < n && !find_failed(find); i += BLOOM_BATCH) {
+            bloom_batch_start_hashed(&batch, h1 + i, h2 + i, n - i < BLOOM_BATCH ? n - i : BLOOM_BATCH);
+            uint32_t present = bloom_batch_query(&batch, filter);
+            for (; present && !find_failed(find); present &= present - 1)
+                add_name(find, &find->found[first + i + (size_t)__builtin_ctz(present)], find->names[f]);
+        }
     }
 }
 
 void find_ask(struct find *find)
 {
     size_t items = find->request.items;
-    for (size_t i = 0; items >= TOGETHER && i < items; i += BLOOM_MANY)
-        ask_together(find, i, items - i < BLOOM_MANY ? items - i : BLOOM_MANY);
+    for (size_t i = 0; items >= TOGETHER && i < items; i += PART)
+        ask_together(find, i, items - i < PART ? items - i : PART);
     for (size_t i = 0; i < items && items < TOGETHER && !find_failed(find); i++)
         ask_for(find, item_of(find, i), &find->found[i]);
     find->answers.queried += find->step.nchosen;

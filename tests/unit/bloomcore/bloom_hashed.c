@@ -1,21 +1,23 @@
-/* bloom_many_query() against single calls of bloom_filter_query(), with wide vectors and without. */
-#include "bloom_find.h"
+/* Batches of hashes against single calls of bloom_filter_query(), with wide vectors and without. */
+#include "bloom_batch.h"
 
 #include <criterion/criterion.h>
-#include <string.h>
 
+#include "bloom_vector.h"
 #include "pool_rig.h"
 #include "redisbloom.h"
 #include "rng.h"
 
+#define HASHES 1024
+
 static struct rng rng;
-static uint64_t h1[BLOOM_MANY], h2[BLOOM_MANY];
+static uint64_t h1[HASHES], h2[HASHES];
 
 static void begin(void)
 {
     rng_init(&rng, 25);
     setup();
-    for (size_t i = 0; i < BLOOM_MANY; i++) {
+    for (size_t i = 0; i < HASHES; i++) {
         h1[i] = rng_next(&rng);
         h2[i] = rng_next(&rng);
     }
@@ -26,22 +28,16 @@ static void begin(void)
     }
 }
 
-TestSuite(bloom_many, .init = begin, .fini = teardown);
+TestSuite(bloom_hashed, .init = begin, .fini = teardown);
 
-static void expect_same(const struct bloom_filter *filter, size_t n)
+static void expect_same(const struct bloom_filter *filter, size_t from, size_t n)
 {
-    uint16_t found[BLOOM_MANY + 1];
-    size_t expected = 0;
-    memset(found, 0xff, sizeof(found));
-    size_t nfound = bloom_many_query(filter, h1, h2, n, found);
-    for (size_t i = 0; i < n; i++) {
-        if (!bloom_filter_query(filter, (struct bloom_hash){h1[i], h2[i]}))
-            continue;
-        cr_assert_lt(expected, nfound, "item %zu of %zu is missing", i, n);
-        cr_assert_eq(found[expected++], i);
-    }
-    cr_assert_eq(nfound, expected, "of %zu", n);
-    cr_assert_eq(found[BLOOM_MANY], UINT16_MAX, "a number behind the last one was written");
+    struct bloom_batch batch;
+    uint32_t expected = 0;
+    for (size_t i = 0; i < n; i++)
+        expected |= (uint32_t)bloom_filter_query(filter, (struct bloom_hash){h1[from + i], h2[from + i]}) << i;
+    bloom_batch_start_hashed(&batch, h1 + from, h2 + from, n);
+    cr_assert_eq(bloom_batch_query(&batch, filter), expected, "%zu items from %zu on", n, from);
 }
 
 static void expect_same_for_any_number(const struct bloom_filter *filter)
@@ -49,9 +45,9 @@ static void expect_same_for_any_number(const struct bloom_filter *filter)
     for (int vectors = 1; vectors >= 0; vectors--) {
         bloom_vector_enable(vectors);
         for (size_t n = 0; n <= 17; n++)
-            expect_same(filter, n);
-        expect_same(filter, rng_below(&rng, BLOOM_MANY));
-        expect_same(filter, BLOOM_MANY);
+            expect_same(filter, 0, n);
+        for (size_t from = 0; from < HASHES; from += BLOOM_BATCH)
+            expect_same(filter, from, BLOOM_BATCH);
     }
     bloom_vector_enable(true);
 }
@@ -69,7 +65,7 @@ static void fill(struct bloom_filter *filter, unsigned quarters)
 }
 
 /* All layouts of SSTables, any size and k, from empty to full. */
-Test(bloom_many, answers_equal_single_queries)
+Test(bloom_hashed, answers_equal_single_queries)
 {
     const struct bloom_params params = {.capacity = UINT64_MAX, .error_rate = 0.5};
     for (unsigned i = 0; i < 300; i++) {
@@ -84,7 +80,7 @@ Test(bloom_many, answers_equal_single_queries)
 }
 
 /* Layouts of SSTables share one hash; RedisBloom's has another. */
-Test(bloom_many, filters_with_the_same_hash)
+Test(bloom_hashed, filters_with_the_same_hash)
 {
     const struct bloom_params plain = {.capacity = 100, .error_rate = 0.3};
     const struct bloom_params other = {
@@ -94,16 +90,16 @@ Test(bloom_many, filters_with_the_same_hash)
     struct bloom_filter *filters[3];
     for (int i = 0; i < 3; i++)
         filters[i] = filter_make(pool, i == 2 ? &other : &plain, &shapes[i]);
-    cr_expect(bloom_many_same_hash(filters[0], filters[1]));
-    cr_expect(!bloom_many_same_hash(filters[0], filters[2]));
-    cr_expect(!bloom_many_same_hash(filters[2], filters[1]));
-    cr_expect(bloom_many_same_hash(filters[2], filters[2]));
+    cr_expect(bloom_same_hash(filters[0], filters[1]));
+    cr_expect(!bloom_same_hash(filters[0], filters[2]));
+    cr_expect(!bloom_same_hash(filters[2], filters[1]));
+    cr_expect(bloom_same_hash(filters[2], filters[2]));
     for (int i = 0; i < 3; i++)
         filter_free(filters[i]);
 }
 
 /* A filter that has grown, and a filter in RedisBloom's layout. */
-Test(bloom_many, filters_of_other_kinds)
+Test(bloom_hashed, filters_of_other_kinds)
 {
     for (int redisbloom = 0; redisbloom <= 1; redisbloom++) {
         struct bloom_params params = {
@@ -112,7 +108,7 @@ Test(bloom_many, filters_of_other_kinds)
         if (redisbloom)
             cr_assert_eq(redisbloom_size(REDISBLOOM_DEFAULT, 100, 0.15, &shape, NULL), 0);
         struct bloom_filter *filter = filter_make(pool, &params, &shape);
-        for (size_t i = 0; i < BLOOM_MANY; i += 3)
+        for (size_t i = 0; i < HASHES; i += 3)
             bloom_filter_add(filter, (struct bloom_hash){h1[i], h2[i]}, NULL);
         cr_assert_gt(bloom_filter_nlayers(filter), 1);
         expect_same_for_any_number(filter);

@@ -517,22 +517,19 @@ static void ask_for(struct find *find, struct bloom_item item, struct found *fou
 /* A part of the items, filter by filter, while its words are in the cache. */
 static void ask_together(struct find *find, size_t first, size_t n)
 {
-    const struct bloom_filter *hashed = NULL;
     uint64_t h1[PART], h2[PART];
     struct bloom_batch batch;
     for (size_t f = 0; f < find->step.nchosen && !find_failed(find); f++) {
         const struct bloom_filter *filter = find->filters[f];
-        for (size_t i = 0; i < n && !(hashed && bloom_same_hash(hashed, filter)); i++) {
+        for (size_t i = 0; i < n && !(f > 0 && bloom_same_hash(find->filters[f - 1], filter)); i++) {
             struct bloom_item item = item_of(find, first + i);
             struct bloom_hash hash = bloom_filter_hash(filter, item.ptr, item.len);
             h1[i] = hash.h1;
             h2[i] = hash.h2;
         }
-        hashed = filter;
         for (size_t i = 0; i < n && !find_failed(find); i += BLOOM_BATCH) {
             bloom_batch_start_hashed(&batch, h1 + i, h2 + i, n - i < BLOOM_BATCH ? n - i : BLOOM_BATCH);
-            uint32_t present = bloom_batch_query(&batch, filter);
-            for (; present && !find_failed(find); present &= present - 1)
+            for (uint32_t present = bloom_batch_query(&batch, filter); present; present &= present - 1)
                 add_name(find, &find->found[first + i + (size_t)__builtin_ctz(present)], find->names[f]);
         }
     }

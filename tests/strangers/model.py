@@ -79,14 +79,13 @@ class Cuckoo:
         for item, most in sorted(self.most.items()):
             count, least = client.ask("CF.COUNT", name, item), self.least.get(item, 0)
             assert count >= least, f"{name} has {item} {count} times, at least {least} were added"
-            self.least[item] = min(max(count, least), most)  # more may be another item's fingerprint
-            self.most[item] = max(self.least[item], most)
+            self.most[item] = max(least, min(count, most))  # what is in doubt stays so: it may be another item's fingerprint
 
 
 class Pair:
     """Two filters that only transactions change: a client finds both changed, or neither."""
 
-    make = ("BF.RESERVE", "0.0001", "5000")
+    make = ("BF.RESERVE", "0.000000001", "5000")  # what is there is no chance
 
     def __init__(self):
         self.n, self.doubt = 0, False
@@ -194,7 +193,7 @@ def main():
     with Daemon(sys.argv[1], "--appendfsync", dice.choice(("everysec", "always")), "--threads", "2") as daemon:
         players = [Player(daemon, number) for number in range(CLIENTS)]
         client = daemon.start()
-        while time.monotonic() < until:
+        while time.monotonic() < until or kills < 3:
             for player in players:
                 player.start()
             time.sleep(dice.choice((0.05, 0.3, 0.3, 1.0, 2.0)))
@@ -217,7 +216,6 @@ def main():
         daemon.stop()
         steps = sum(player.steps for player in players)
         print(f"{kills} kills, {steps} steps, {sum(len(player.models) for player in players)} filters at the end")
-        assert kills >= 3, "the machine is too slow for this to mean anything"
 
 
 main()

@@ -77,12 +77,29 @@ class Connection:
         self.socket.close()
 
 
+claims = []
+
+
+def free_port():
+    """Below the ports that the kernel gives to connections: one of those could take the port while the daemon is down. A name,
+    which ends with this program, keeps other tests away."""
+    for port in range(30000, 30100):
+        claim = socket.socket(socket.AF_UNIX)
+        claims.append(claim)
+        try:
+            claim.bind(f"\0bloomery-test-port-{port}")
+            with socket.socket() as free:
+                free.bind(("127.0.0.1", port))
+            return port
+        except OSError:
+            continue
+    raise AssertionError("no port is free")
+
+
 class Daemon:
     def __init__(self, program, *settings):
         self.directory = tempfile.mkdtemp(prefix="bloomery-stranger-")
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
+        self.port = free_port()
         self.command = [program, "--port", str(self.port), "--dir", os.path.join(self.directory, "data"), *settings]
         self.log = os.path.join(self.directory, "log")
         self.process = None

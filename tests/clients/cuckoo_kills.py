@@ -331,7 +331,7 @@ def gap(daemon):
         time.sleep(0.01)
     assert client.execute_command("CF.INSERT", "gap", "ITEMS", *lost).count(1) == len(lost)
     client.execute_command("BF.ADD", "slow", "x")
-    client.config_set("save-rate-limit", "1mb")  # the save that appendonly begins takes seconds
+    client.config_set("save-rate-limit", "50kb")  # the save that appendonly begins takes minutes
     client.config_set("appendonly", "yes")
     pipeline = client.pipeline(transaction=False)
     for item in lost:

@@ -186,11 +186,12 @@ Test(lost_files, a_save_during_which_the_log_is_removed_does_not_count)
     begin("yes", "always");
     expect(client, "+OK", "BF.RESERVE slow 0.001 2000000");
     client_add_items(client, "slow", 0, 10);
-    expect(client, "+OK", "CONFIG SET save-rate-limit 1mb");
+    expect(client, "+OK", "CONFIG SET save-rate-limit 50kb");
     redisAppendCommand(client, "SAVE");
     while (!sent)
         cr_assert_eq(redisBufferWrite(client, &sent), REDIS_OK);
-    shell("sleep 0.7; rm log/*");
+    wait_until(file_exists(AT("log/00000003.log")));
+    shell("rm log/*");
     wait_for_reply(the_daemon.port, "+OK", "CONFIG SET save-rate-limit 0");
     const char *reply = client_reply(client);
     cr_assert(reply[0] == '-' && strstr(reply, "another program has removed it"), "%s", reply);

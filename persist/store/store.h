@@ -141,10 +141,10 @@ struct store_save_summary {
     uint64_t removed; /* filters that are gone */
 };
 
-/* Saves. An unchanged filter is written again if its files are missing or truncated. If its bits are not in memory
- * either, its record stays, with a report. 0: committed and on the disk. Otherwise the whole save has failed, the
- * previous one stays, and the new files have been removed. The next save writes the filters again; the source need not
- * remember which were dirty. STORE_IN_DOUBT: the same, but after a crash now a start may find the failed save instead.
+/* Saves. The files of unchanged filters stay, and are not looked at. 0: committed and on the disk. Otherwise the whole
+ * save has failed, the previous one stays, and the new files have been removed. The next save writes the filters again;
+ * the source need not remember which were dirty. STORE_IN_DOUBT: the same, but after a crash now a start may find the
+ * failed save instead.
  *
  * Adds may continue: the saved filter contains every item whose add had returned when the filter was yielded. A layer's
  * item count is read after its bits and is never below the items in them: it may include items that were added during

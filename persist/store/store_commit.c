@@ -136,7 +136,7 @@ static int order_index(struct save *save, struct store_index *ordered, struct er
     }
     CHECK(rc != 0 || ordered->count == kept); /* the new MANIFEST has every filter of the save */
     for (size_t i = 0; i < ordered->count; i++) {
-        ordered->entries[i].flags &= INDEX_PACKED | INDEX_LOST;
+        ordered->entries[i].flags &= INDEX_PACKED;
         if (ordered->entries[i].id > save->max_id)
             save->max_id = ordered->entries[i].id;
     }

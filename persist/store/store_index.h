@@ -17,7 +17,6 @@ enum index_flags {
     INDEX_WRITTEN = 32,  /* of a save under way: it has made files for it */
     INDEX_TAKEN = 64,    /* of a save under way: the files were there before it, made by store_write() */
     INDEX_DROPPED = 128, /* of a save under way: superseded by a later entry, or gone */
-    INDEX_LOST = 256,    /* its files are missing or cut, as the latest save has found */
 };
 
 struct index_entry {

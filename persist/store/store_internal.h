@@ -1,10 +1,10 @@
 /* store_internal: the state of a store, which its parts share. Internal to persist.
  *
  *     store_open.c    opens and closes a store     store_save.c        walks the source of a save
- *     store_load.c    loads the filters            store_kept.c        checks the files of the last save
- *     store_reading.c reads bits, at any time      store_commit.c      makes a save valid
- *     store_files.c   makes and removes files      store_pack.c        keeps the table of packs
- *     store_write.c   writes single filters, and knows the fates of filters
+ *     store_load.c    loads the filters            store_commit.c      makes a save valid
+ *     store_reading.c reads bits, at any time      store_pack.c        keeps the table of packs
+ *     store_files.c   makes and removes files      store_write.c       writes single filters, knows the fates of
+ * filters
  *
  * Thread: the one that opens, loads or saves, except where noted.
  *
@@ -39,7 +39,6 @@ struct pack_use {
     uint64_t live;   /* bytes of records that the committed MANIFEST needs */
     bool moving;     /* the running save writes its filters to another pack */
     bool stuck;      /* it cannot be emptied: quarantined filters are in it */
-    bool lost;       /* its file is missing or cut, as the running save has found */
     bool fresh;      /* the running save has made it */
     bool kept;       /* it is not emptied by the running save: filters in it are away */
 };
@@ -189,7 +188,7 @@ void fates_end(struct store *store, const struct store_index *next);
 void fates_deinit(struct store *store);
 
 /* ---- bits of filters (store_reading.c). Thread: any, each with a reader of its own; reading_map() to
- * reading_set_flag(): the one that opens, loads or saves ---- */
+ * reading_set_stale(): the one that opens, loads or saves ---- */
 
 /* For one thread. */
 struct bits_reader {
@@ -209,5 +208,5 @@ int bits_read(struct bits_reader *reader, const struct manifest_filter *record, 
 int reading_map(struct store *store); /* 0 or -ENOMEM */
 void reading_unmap(struct store *store);
 
-/* Sets or clears a flag of an entry of the committed index. */
-void reading_set_flag(struct store *store, struct index_entry *entry, enum index_flags flag, bool on);
+/* Notes that an entry of the committed index is INDEX_STALE. */
+void reading_set_stale(struct store *store, struct index_entry *entry);

@@ -186,14 +186,10 @@ void reading_unmap(struct store *store)
     lock_rw_give(&store->reading);
 }
 
-void reading_set_flag(struct store *store, struct index_entry *entry, enum index_flags flag, bool on)
+void reading_set_stale(struct store *store, struct index_entry *entry)
 {
-    uint32_t flags = on ? entry->flags | (uint32_t)flag : entry->flags & ~(uint32_t)flag;
-
-    if (flags == entry->flags)
-        return;
     lock_rw_write(&store->reading);
-    entry->flags = flags;
+    entry->flags |= INDEX_STALE;
     lock_rw_give(&store->reading);
 }
 
@@ -226,7 +222,7 @@ bool store_has_bits(struct store *store, uint64_t id)
     if (begin_reading(store) != 0)
         return false;
     const struct index_entry *entry = index_get(&store->committed.index, id);
-    bool has = entry && !(entry->flags & (INDEX_STALE | INDEX_LOST)) && fate_state(store, id) != FATE_QUARANTINED;
+    bool has = entry && !(entry->flags & INDEX_STALE) && fate_state(store, id) != FATE_QUARANTINED;
     end_reading(store);
     return has;
 }

@@ -79,7 +79,7 @@ int save_carry(struct save *save, const struct index_entry *committed, struct er
     CHECK(!seen || !(seen->flags & INDEX_WRITTEN)); /* a written filter stays stale until the save ends */
     int rc = drop_record(save, entry.id, NULL, err);
 
-    entry.flags &= INDEX_PACKED | INDEX_LOST;
+    entry.flags &= INDEX_PACKED;
     return rc != 0 ? rc : add_entry(save, &entry, err);
 }
 
@@ -198,27 +198,13 @@ static int write_filter(struct save *save, const struct store_item *item, const 
                         struct errbuf *err)
 {
     /* Files that store_write() has made are taken over all together or not at all. */
-    bool lost = present->committed && present->committed->flags & INDEX_LOST;
-    const struct manifest_filter *before = lost || present->flags & INDEX_TAKEN ? NULL : present->record;
+    const struct manifest_filter *before = present->flags & INDEX_TAKEN ? NULL : present->record;
     int rc = 0;
 
     begin_record(&save->record, item, bloom_filter_nlayers(item->filter));
     for (unsigned i = 0; i < save->record.nlayers && rc == 0; i++)
         rc = write_layer(save, item, before, i, err);
     return rc != 0 ? rc : save_add_record(save, &save->record, INDEX_WRITTEN, err);
-}
-
-/* Whether the record of the last save stays valid. If the filter's bits are not in memory, it always does, even if the
- * files are lost: a query that needs the bits, or the next start, reports the loss. */
-static bool stays(struct save *save, const struct store_item *item, struct index_entry *committed)
-{
-    bool lost = committed->flags & INDEX_LOST, stale = committed->flags & INDEX_STALE;
-
-    if (lost && !index_get(&save->next, item->id))
-        *(item->evicted ? &save->lost.gone : &save->lost.written) += 1;
-    if (item->evicted && !stale && (lost || packs_keep(save->store, committed)))
-        return true;
-    return !stale && !lost && !packs_is_moving(save->store, committed);
 }
 
 /* Keeps the filter's files, or writes them. */
@@ -239,11 +225,6 @@ static int put_filter(struct save *save, const struct store_item *item, struct p
         return save_add_record(save, &save->record, 0, err);
     }
     TRY(find_record(save, item, present, err));
-    if (written && present->clean && !again && !kept_is_whole(save, present->record)) {
-        written->stale = true;
-        save->lost.written++;
-        present->clean = false;
-    }
     return present->clean ? keep_files(save, item, present, err) : write_filter(save, item, present, err);
 }
 
@@ -263,8 +244,9 @@ static int save_filter(struct save *save, const struct store_item *item, struct 
 
     if (committed) {
         if (item->dirty)
-            reading_set_flag(save->store, committed, INDEX_STALE, true); /* remembered if this save fails */
-        present->clean = stays(save, item, committed);
+            reading_set_stale(save->store, committed); /* remembered if this save fails */
+        present->clean = !(committed->flags & INDEX_STALE) && (!packs_is_moving(save->store, committed) ||
+                                                               (item->evicted && packs_keep(save->store, committed)));
         /* Most filters take this path. The order of the walk would read their records all over the file. */
         if (present->clean && committed->facts == index_facts(&save->store->committed.index, item->name, item->name_len,
                                                               item->expires_ms))
@@ -432,13 +414,10 @@ int store_save(struct store *store, const struct store_source *source, struct st
     if (rc == 0) {
         fates_begin(store);
         rc = save_init(&save, err);
-        STEP(rc, kept_look(&save, err));
         STEP(rc, save_walk(&save, err));
         STEP(rc, take_checkpoint(&save, err));
         STEP(rc, save_commit(&save, err));
-        if (rc == 0)
-            kept_report(&save);
-        else
+        if (rc != 0)
             save_abandon(&save, rc == STORE_IN_DOUBT);
         save_deinit(&save);
     }

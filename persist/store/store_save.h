@@ -1,4 +1,4 @@
-/* store_save: a running save, shared by its parts (store_save.c, store_pack.c, store_kept.c, store_commit.c).
+/* store_save: a running save, shared by its parts (store_save.c, store_pack.c, store_commit.c).
  * Internal to persist.
  *
  * A save writes the records of changed filters to the new MANIFEST as the walk yields them. If the walk yields a filter
@@ -11,14 +11,6 @@
 #include "manifest_file.h"
 #include "pack.h"
 #include "store_internal.h"
-
-/* Files of the last save that are missing or cut. */
-struct lost_files {
-    uint64_t files;
-    uint64_t written; /* filters in them that this save has written again */
-    uint64_t gone;    /* filters in them whose bits are not in memory */
-    char first[FILE_NAME_SIZE + 64];
-};
 
 struct save {
     struct store *store;
@@ -38,7 +30,6 @@ struct save {
     struct file_list superseded; /* unneeded files: removed after the commit */
     struct store_checkpoint checkpoint;
     uint64_t max_id;
-    struct lost_files lost;
     unsigned nsynced; /* files */
     bool sync_all;
 };
@@ -55,16 +46,6 @@ int save_add_record(struct save *save, const struct manifest_filter *filter, uns
 
 /* Sets the text "MANIFEST.new: cannot write" and returns `rc`. */
 int save_manifest_error(const struct store *store, int rc, struct errbuf *err);
-
-/* Checks the files of the last save (store_kept.c), before the walk: marks entries whose files are missing or cut as
- * INDEX_LOST, and makes `filters` if it is missing. 0 or -errno. */
-int kept_look(struct save *save, struct errbuf *err);
-
-/* Whether the files of a record that is in no pack are all there. */
-bool kept_is_whole(struct save *save, const struct manifest_filter *record);
-
-/* After the commit: reports the losses. */
-void kept_report(struct save *save);
 
 /* Commits the save after all filters have been written. 0, STORE_IN_DOUBT, or -errno. */
 int save_commit(struct save *save, struct errbuf *err);

@@ -1,5 +1,5 @@
-/* Files of the data directory are removed, cut or moved while the daemon runs. The next save writes the filters in
- * memory again, and does not count before it has looked for the files that a start needs. */
+/* The MANIFEST and the log are removed, or the data directory is moved, while the daemon runs. The next save writes the
+ * MANIFEST again, and does not count before it has looked for the segments that a start needs. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -57,37 +57,6 @@ static void expect_safe(void)
     client_stop(client, &the_daemon);
     cr_assert_eq(check_tool(&the_daemon, &output), 0, "%s", output);
     daemon_deinit(&the_daemon);
-}
-
-/* ---- files of filters ---- */
-
-static void lose(const char *command, const char *says)
-{
-    begin("no", "everysec");
-    shell(command);
-    expect(client, "+OK", "SAVE");
-    daemon_wait_output(&the_daemon, says);
-    expect_safe();
-}
-
-Test(lost_files, a_filter_whose_file_was_removed_is_in_the_next_save)
-{
-    lose("rm filters/*-Filter.db", "-Filter.db is missing: the previous save needs it");
-}
-
-Test(lost_files, a_filter_whose_file_was_cut_is_in_the_next_save)
-{
-    lose("truncate -s 1000 filters/*-Filter.db", "-Filter.db has another length");
-}
-
-Test(lost_files, filters_whose_pack_was_removed_are_in_the_next_save)
-{
-    lose("rm filters/*.pack", ".pack is missing");
-}
-
-Test(lost_files, filters_whose_directory_was_removed_are_in_the_next_save)
-{
-    lose("rm -r filters", ", and 1 more files like it");
 }
 
 /* ---- the MANIFEST ---- */

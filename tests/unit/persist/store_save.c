@@ -376,7 +376,7 @@ Test(store_save, a_failed_save_does_not_forget_what_was_dirty)
     fault_fs_init(&fault, fsops_posix());
     stage_restart(&fault.ops, 1);
     rig_fill(rig_find(&rig, "a"), 50, 5);
-    fault_fs_arm(&fault, 5, FAULT_ERROR, -5, true);
+    fault_fs_arm(&fault, 4, FAULT_ERROR, -5, true);
     cr_assert_lt(rig_save(&rig, store, &summary, &err), 0);
     fault.fail_at = 0;
     cr_assert(!rig.filters[0].dirty);

@@ -125,7 +125,8 @@ static double saturation(redisContext *server, bool is_keyed)
 
     for (unsigned i = 0; i < n; i++) {
         attack_saturate(&filter, &at, item);
-        expect(server, ":1", "BF.ADD saturated %s", item);
+        bool added = client_number(server, "BF.ADD saturated %s", item) == 1;
+        cr_assert(added || is_keyed, "%s sets no new bit", item); /* under a random key, one in some thousand runs */
     }
     cr_assert_eq(sscanf(client_ask(server, "BF.INFO saturated BITSSET"), "[:%lld]", &set), 1);
     double bits = (double)filter.bits, absent = exp(-(double)n * filter.k / bits);
@@ -508,7 +509,7 @@ KEYED_TEST(the_tool_hashes_under_a_key_file_and_tells_who_needs_which_key)
     TOOL(0, "", "bloomery key --key-file keys", the_daemon.dir);
     cr_assert_eq(sscanf(output, "%16[0-9a-f]", id), 1, "%s", output);
 
-    TOOL(0, "1000 items", "seq 1000 | bloomery build f.db --error 1e-6 --variant na --key-file keys", the_daemon.dir);
+    TOOL(0, "1000 items", "seq 1000 | bloomery build f.db --error 1e-9 --variant na --key-file keys", the_daemon.dir);
     TOOL(0, "1000\n", "seq 2000 | bloomery query f.db --variant na --count --key-file keys", the_daemon.dir);
     TOOL(1, "0\n", "seq 2000 | bloomery query f.db --variant na --count", the_daemon.dir);
     TOOL(0, "17\n", "bloomery query f.db --variant na --key-file keys --key-id %s 17 2017", the_daemon.dir, id);

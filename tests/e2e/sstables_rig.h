@@ -6,6 +6,7 @@
 
 #include "client.h"
 #include "daemon.h"
+#include "wait.h"
 
 extern struct daemon the_daemon;
 extern redisContext *client;
@@ -53,12 +54,9 @@ const char *ask(const char *format, ...);
 #define wait_for(expected, ...)                                                                 \
     do {                                                                                        \
         const char *text_got = "";                                                              \
-        for (int tries = 0; tries < 600; tries++) {                                             \
-            text_got = ask(__VA_ARGS__);                                                        \
-            if (strcmp(text_got, (expected)) == 0)                                              \
-                break;                                                                          \
+        double until = wait_clock() + WAIT_PATIENCE_S;                                          \
+        while (strcmp(text_got = ask(__VA_ARGS__), (expected)) != 0 && wait_clock() < until)    \
             usleep(50000);                                                                      \
-        }                                                                                       \
         cr_assert_str_eq(text_got, (expected), "got '%s' instead of '%s'", text_got, expected); \
     } while (0)
 

@@ -359,7 +359,7 @@ DAEMON_TEST(the_daemon, sstables, bf_find_tells_the_round)
 static void expect_error(const char *name, const char *part)
 {
     const char *text = "";
-    for (int i = 0; i < 600; i++) {
+    for (double until = wait_clock() + WAIT_PATIENCE_S; wait_clock() < until;) {
         text = client_ask(client, "BF.EXISTS %s k", name);
         if (text[0] == '-' && strstr(text, part))
             return;

@@ -168,6 +168,14 @@ static void line_text(struct info *info, const char *name, const char *value)
         info_line(info, "%s:%s", name, value);
 }
 
+/* Redis has these fields, and exporters may ask for them. */
+static void line_zeros(struct info *info, const char *names)
+{
+    struct slice rest = slice_of(names), name;
+    while (config_next_word(&rest, &name))
+        info_line(info, "%.*s:0", (int)name.len, name.ptr);
+}
+
 /* A value is read only if its section is wanted. */
 static void write_section(struct info *info, enum info_section wanted)
 {
@@ -183,6 +191,9 @@ static void write_section(struct info *info, enum info_section wanted)
 #define CALL(section, function)   \
     if (wanted == INFO_##section) \
         function(info);
+#define ZEROS(section, names)     \
+    if (wanted == INFO_##section) \
+        line_zeros(info, names);
 #include "facts.def"
 }
 

@@ -61,9 +61,9 @@ static void expect_like_both(const char *part, const char *command)
 /* Commands for features that a single server lacks are answered as by a single Redis, or refused. */
 DAEMON_TEST(the_daemon, admin, replication_and_cluster_are_not_there)
 {
-    static const char *const disabled[] = {"CLUSTER INFO", "CLUSTER NODES",     "CLUSTER SLOTS", "CLUSTER SHARDS",
-                                           "CLUSTER MYID", "CLUSTER KEYSLOT a", "CLUSTER HELP",
-                                           "READONLY",     "READWRITE",         "ASKING"};
+    static const char *const disabled[] = {
+        "CLUSTER INFO",      "CLUSTER NODES", "CLUSTER SLOTS", "CLUSTER SHARDS", "CLUSTER MYID",
+        "CLUSTER KEYSLOT a", "CLUSTER HELP",  "READONLY",      "READWRITE",      "ASKING"};
 
     start();
     for (size_t i = 0; i < sizeof(disabled) / sizeof(disabled[0]); i++)

@@ -134,10 +134,11 @@ def test_a_failover_leaves_one_winner_for_each_item():
             # the one that has most, as a Sentinel chooses
             engines.sort(key=lambda engine: -int(engine.info("replication", "slave_repl_offset")))
             engines[0]("REPLICAOF", "NO", "ONE")
+            for engine in engines[1:]:  # before the killed one is back: nobody is to confirm what it takes
+                engine("REPLICAOF", "127.0.0.1", engines[0].port)
             killed.start()
             engines.append(killed)
-            for engine in engines[1:]:
-                engine("REPLICAOF", "127.0.0.1", engines[0].port)
+            killed("REPLICAOF", "127.0.0.1", engines[0].port)
             wait_until(lambda: all(engine.info("replication", "master_link_status") == "up" for engine in engines[1:]), "all follow")
             address[0] = engines[0].port
         wait_until(lambda: not any(worker.items for worker in workers), "all pages are claimed")

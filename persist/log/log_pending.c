@@ -145,7 +145,6 @@ static int map_more(struct log_pending *p, size_t len, void **memory_out)
     static const unsigned char zeros[PENDING_CHUNK_BYTES];
     const struct fsops *fs = p->options.fs;
     int rc = 0;
-
     if (GROW(p->extents, p->nextents, p->extents_size) != 0)
         return -ENOMEM;
     for (size_t at = 0; rc == 0 && at < len; at += sizeof(zeros))
@@ -224,7 +223,6 @@ static int grow(struct log_pending *p)
 {
     void *memory;
     int rc = p->fd < 0 ? make_file(p) : 0;
-
     if (rc == 0 && p->size / PENDING_CHUNK_BYTES >= CHUNKS_MAX)
         rc = -EFBIG;
     STEP(rc, map_more(p, PENDING_GROWTH, &memory));

@@ -15,7 +15,9 @@
 #define NICE_MAX 19
 
 /* Of a thread: the frame of a signal has up to 11 KB where processors have large registers, the unwinder takes some. */
+#ifndef SIGNAL_STACK
 #define SIGNAL_STACK 65536
+#endif
 
 unsigned thread_processors(void)
 {

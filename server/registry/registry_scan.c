@@ -53,12 +53,11 @@ static void sweep_homes(struct sweep *s, uint64_t home, uint64_t end)
     }
 }
 
-/* Continues from s->from on until `count` are met in all. Returns the next position; 0 at the end. */
+/* Continues from s->from on until `count` are met in all. Returns the next position; 0: the end, or no space. */
 static uint64_t sweep_space(struct sweep *s, const struct keyspace *space, size_t count)
 {
     unsigned shard = (unsigned)(s->from >> (POSITION_BITS - SHARD_BITS));
-
-    while (shard < SHARD_COUNT) {
+    while (space && shard < SHARD_COUNT) {
         s->table = atomic_load_explicit(&space->shards[shard], memory_order_acquire);
         if (!s->table) {
             s->from = shard_position(++shard);
@@ -83,8 +82,7 @@ uint64_t registry_database_scan(const struct registry *r, unsigned database, uin
                                 void (*visit)(void *ctx, struct slice key, struct entry *entry), void *ctx)
 {
     struct sweep s = {.registry = r, .from = cursor, .visit = visit, .ctx = ctx};
-    const struct keyspace *space = registry_space(r, database);
-    return space ? sweep_space(&s, space, count) : 0;
+    return sweep_space(&s, registry_space(r, database), count);
 }
 
 uint64_t registry_cursor(const struct registry *r, struct slice key)
@@ -100,8 +98,7 @@ uint64_t registry_scan(const struct registry *r, uint64_t cursor, size_t count,
     unsigned database = (unsigned)(cursor >> POSITION_BITS);
 
     while (database < DATABASES_MAX) {
-        const struct keyspace *space = registry_space(r, database);
-        uint64_t position = space ? sweep_space(&s, space, count) : 0;
+        uint64_t position = sweep_space(&s, registry_space(r, database), count);
         if (position)
             return (uint64_t)database << POSITION_BITS | position;
         do /* the next that has ever had a filter */

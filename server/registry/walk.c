@@ -175,8 +175,7 @@ int registry_walk_next(struct registry *r, struct registry_item *item_out)
 {
     struct walk_note note;
     lock_take(&r->lock);
-    bool taken = take_next(r, &note);
-    bool failed = r->walk.failed;
+    bool taken = take_next(r, &note), failed = r->walk.failed;
     lock_give(&r->lock);
     if (failed && taken)
         walk_unpin(note.owner, note.holder);

@@ -1,5 +1,6 @@
 #include "sim_world.h"
 
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -537,8 +538,23 @@ static void stop(void)
         model_fail(world.model, "the end has lost something");
 }
 
+/* Memory that is given back to the system must be zeroed again, and a life is short. Of threads that run one at a time
+ * none needs an arena of its own. Untouched pages of large objects cost nothing. */
+static void keep_memory(void)
+{
+    mallopt(M_ARENA_MAX, 1);
+    mallopt(M_MMAP_THRESHOLD, 256 << 10);
+}
+
+int malloc_trim(size_t pad)
+{
+    (void)pad;
+    return 0;
+}
+
 void sim_live(struct sim_life *life)
 {
+    keep_memory();
     world.life = life;
     world.model = life->model;
     for (unsigned i = 0; i < MODEL_CLIENTS; i++)

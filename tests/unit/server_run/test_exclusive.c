@@ -40,7 +40,7 @@ RIG_TEST(exclusive, transactions_of_several_workers_are_whole)
     enum { WORKERS = 3, EACH = 4, CONNECTIONS = WORKERS * EACH, ITEMS = 60 };
     int fds[CONNECTIONS];
     unsigned winners[ITEMS] = {0};
-    rig_begin(WORKERS, NULL, NULL);
+    rig_begin(WORKERS, NULL, (const char *const[]){"bf-error-rate", "1e-9", NULL}); /* in any order all are new */
     for (int i = 0; i < CONNECTIONS; i++)
         fds[i] = rig_connect((unsigned)i % WORKERS);
     rig_hold();

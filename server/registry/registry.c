@@ -57,11 +57,6 @@ int registry_create(struct registry **registry_out, struct bloom_pool *pool, str
     return 0;
 }
 
-void registry_share_hashes(struct registry *r, const struct registry *other)
-{
-    r->env.seed = other->env.seed;
-}
-
 void registry_destroy(struct registry *r)
 {
     if (!r)

@@ -39,9 +39,6 @@ int registry_create(struct registry **registry_out, struct bloom_pool *pool,
                     struct reclaimer *reclaimer); /* 0, -ENOMEM */
 void registry_destroy(struct registry *registry); /* NULL is fine; no reader may be left */
 
-/* Names have the same hashes as in `other`, so that sweeps of both go in one order. Before the first filter. */
-void registry_share_hashes(struct registry *registry, const struct registry *other);
-
 struct bloom_pool *registry_pool(const struct registry *registry);
 
 /* ---- look-up, in three steps so that many can overlap ---- */

@@ -74,9 +74,6 @@ int registry_database_clear(struct registry *registry, unsigned database, size_t
 uint64_t registry_database_scan(const struct registry *registry, unsigned database, uint64_t cursor, size_t count,
                                 void (*visit)(void *ctx, struct slice key, struct entry *entry), void *ctx);
 
-/* Where a key is met: by the sweep that begins at this cursor, and by none that begins after it. */
-uint64_t registry_cursor(const struct registry *registry, struct slice key);
-
 /* Returns a random filter of the database, each equally likely. `random` is a state that the caller has seeded. The key
  * is valid until the reader goes offline. False if a bounded number of attempts has met none, as with few filters or
  * many expired ones; the caller then sweeps. */

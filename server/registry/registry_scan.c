@@ -85,11 +85,6 @@ uint64_t registry_database_scan(const struct registry *r, unsigned database, uin
     return sweep_space(&s, registry_space(r, database), count);
 }
 
-uint64_t registry_cursor(const struct registry *r, struct slice key)
-{
-    return hash_position(registry_hash(r, key));
-}
-
 /* Above a position, a cursor has the internal number of the database. */
 uint64_t registry_scan(const struct registry *r, uint64_t cursor, size_t count,
                        void (*visit)(void *ctx, struct slice name, struct entry *entry), void *ctx)

@@ -1,4 +1,4 @@
-/* all_names: the names of the data directory's filters and of SSTables' filters, each once. A filter of the data
+/* all_names: the names of the data directory's filters and of SSTables' filters. A filter of the data
  * directory hides an SSTable's filter of the same name. SSTables' filters are in the database with the internal number
  * 0. `sstables` may be NULL.
  *
@@ -13,17 +13,12 @@ size_t all_names_walk(const struct registry *own, const struct sstables *sstable
                       const struct slice *after, size_t max,
                       void (*visit)(void *ctx, struct slice key, struct entry *entry), void *ctx);
 
-/* registry_database_scan() of both. A name that is in one of them throughout a sweep is visited exactly once.
- * UINT64_MAX without memory. */
+/* registry_database_scan() of both. A name that is in one of them throughout a sweep is visited, in both twice. */
 uint64_t all_names_scan(const struct registry *own, const struct sstables *sstables, unsigned database, uint64_t cursor,
                         size_t count, void (*visit)(void *ctx, struct slice key, struct entry *entry), void *ctx);
 
-/* How many there are, with names that have expired and are not removed yet. If both have some, costs a look-up for each
- * name of the smaller one. */
+/* How many there are, with names that have expired and are not removed yet. Names that are in both count twice. */
 size_t all_names_count(const struct registry *own, const struct sstables *sstables, unsigned database);
-
-/* The same without a cost; names that are in both count twice. */
-size_t all_names_most(const struct registry *own, const struct sstables *sstables, unsigned database);
 
 /* registry_database_random() of both. Also false if the name drawn is in both. */
 bool all_names_random(const struct registry *own, const struct sstables *sstables, unsigned database, uint64_t *random,

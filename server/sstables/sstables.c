@@ -1,16 +1,12 @@
-/* Start and stop, look-ups, and the thread that watches. */
+/* Start and stop, look-ups, and the thread that looks at the directories. */
 #include "log_text.h"
 #include "sstables.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
-#include <sys/inotify.h>
-#include <sys/ioctl.h>
-#include <unistd.h>
+#include <time.h>
 
 #include "clock.h"
 #include "murmur.h"
@@ -18,137 +14,51 @@
 #include "thread.h"
 #include "lock.h"
 
-/* Events come in bursts while a database writes: the thread waits this long, so that one look serves several. */
-#define SETTLE_MS 10
-
-#define MAX_ROUNDS 16 /* without a pause */
+#define POLL_MS 1000
 
 uint64_t sstables_hash(const char *text, size_t len)
 {
     return murmur3_hash(text, len).h1;
 }
 
-/* ---- events ---- */
-
-/* False: the event is about a directory, or a watch has ended. */
-static bool take_event(struct sstables *s, const struct inotify_event *event)
-{
-    const uint32_t created = IN_CREATE | IN_MOVED_TO | IN_CLOSE_WRITE;
-    bool known = true;
-    for (struct watched_dir *dir = s->first_dir; dir; dir = dir->next) {
-        if (dir->watch != event->wd)
-            continue;
-        if (event->mask & IN_IGNORED) {
-            dir->watch = -1;
-            known = false;
-        } else if (event->len > 0) {
-            sstables_look_at(s, dir, event->name, event->mask & created);
-        }
-    }
-    return known && !(event->mask & (IN_Q_OVERFLOW | IN_ISDIR | IN_DELETE_SELF | IN_MOVE_SELF));
-}
-
-/* Looks at the files of the events that had come when it began: others come as fast. False: some events were lost, or
- * directories have come or gone: all must be checked. */
-static bool take_events(struct sstables *s)
-{
-    _Alignas(struct inotify_event) char events[16384];
-    bool complete = true;
-    int left = 0;
-    if (s->watcher.inotify < 0 || ioctl(s->watcher.inotify, FIONREAD, &left) != 0)
-        return true;
-    while (left > 0) {
-        ssize_t n = read(s->watcher.inotify, events, sizeof(events));
-        if (n <= 0)
-            break;
-        for (ssize_t at = 0; at < n;) {
-            const struct inotify_event *event = (const void *)(events + at);
-            complete &= take_event(s, event);
-            at += (ssize_t)(sizeof(*event) + event->len);
-        }
-        left -= (int)n;
-    }
-    return complete;
-}
-
-/* ---- rounds ---- */
-
-/* Looks at the files of the events that have come; where these do not say all, or if it is time, at all directories.
- *
- * When may a file that was missed in an earlier round be forgotten? When the SSTables are known into which its keys may
- * have gone, and these were whole before it went. So their events arrived before this round took the events, and each
- * of them is known by now: it was found in this round or earlier, unless it disappeared before. In that case its own
- * successors are in question, whose events come in the next round. In directories without events a round is proof in
- * which nothing has changed.
- *
- * True: another round now may forget more, or find more. */
-static bool look(struct sstables *s, bool all)
-{
-    s->numbers.scans++;
-    s->rounds.changed = s->rounds.noticed = s->rounds.missed = false;
-    all |= !take_events(s);
-    all |= sstables_root_moved(s);
-    if (all)
-        sstables_scan_all(s);
-    sstables_count_unseen(s);
-    bool proved = !all && !s->rounds.missed && !s->rounds.failed;
-    sstables_forget_removed(s, !proved ? 0 : s->unwatched ? s->rounds.proof : s->numbers.scans);
-    if (s->rounds.changed)
-        atomic_store(&s->changed_round, s->numbers.scans);
-    return s->rounds.missed || s->rounds.noticed || (all && s->missing > 0);
-}
-
-/* The rounds that follow from one another. False: there are more to come soon. */
-static bool look_around(struct sstables *s, bool all)
-{
-    bool more = true;
-    for (int i = 0; i < MAX_ROUNDS && more; i++) {
-        lock_take(&s->lock);
-        more = look(s, all && i == 0);
-        lock_give(&s->lock);
-    }
-    return !more && !s->retiring;
-}
-
 /* ---- the thread ---- */
 
-/* All that is there. False: there is more to come soon. */
-static bool look_first(struct sstables *s)
+/* When may a file that was missed be forgotten? When the SSTables are known into which its keys may have gone, and
+ * these were whole before it went. If no directory has changed since this round looked at it, the round has met all of
+ * them that are still there; and of those that are not, the successors. */
+static void look(struct sstables *s)
 {
-    bool done = look_around(s, true);
-    if (atomic_load(&s->watcher.ending))
-        return done;
-    atomic_store(&s->watcher.scanned, true);
+    s->numbers.scans++;
+    s->rounds.changed = false;
+    sstables_scan_all(s);
+    sstables_count_unseen(s);
+    sstables_forget_removed(s, !s->rounds.failed && !sstables_have_changed(s) && !atomic_load(&s->watcher.ending));
+    if (s->rounds.changed)
+        atomic_store(&s->changed_round, s->numbers.scans);
+    if (atomic_load(&s->watcher.ending) || atomic_exchange(&s->watcher.scanned, true))
+        return;
     log_write(s->log, LOG_LEVEL_NOTICE, "sstable-dir: %s in %zu director%s below %s",
               log_count(s->numbers.filters, "filter").text, s->numbers.directories,
               s->numbers.directories == 1 ? "y" : "ies", s->dirs);
-    return done;
-}
-
-/* Waits for events or until that time. False: the end. */
-static bool wait_for_events(struct sstables *s, int64_t until_ms)
-{
-    struct pollfd fds[] = {{.fd = s->watcher.wake, .events = POLLIN}, {.fd = s->watcher.inotify, .events = POLLIN}};
-    int64_t left = until_ms - clock_ms();
-    (void)poll(fds, 2, left > 0 ? (int)left : 0);
-    if (!fds[0].revents && fds[1].revents) /* the rest of the burst */
-        (void)poll(fds, 1, SETTLE_MS);
-    return !fds[0].revents;
 }
 
 static void *watch(void *arg)
 {
     struct sstables *s = arg;
     thread_begin_background("sstables");
-    bool complete = look_first(s);
-    int64_t all_ms = clock_ms() + SSTABLES_RESCAN_MS, next_ms = complete ? all_ms : clock_ms() + SETTLE_MS;
-    while (wait_for_events(s, next_ms)) {
-        bool all = clock_ms() >= all_ms;
-        bool done = look_around(s, all);
+    lock_take(&s->lock);
+    for (int64_t all_ms = 0; !atomic_load(&s->watcher.ending);) {
+        int64_t now_ms = clock_ms(), until_ms = now_ms + POLL_MS;
+        bool all = now_ms >= all_ms;
         if (all)
-            all_ms = clock_ms() + SSTABLES_RESCAN_MS;
-        next_ms = done ? all_ms : clock_ms() + SETTLE_MS;
+            all_ms = now_ms + SSTABLES_RESCAN_MS;
+        if (all || s->missing > 0 || sstables_have_changed(s))
+            look(s);
+        const struct timespec until = {.tv_sec = until_ms / 1000, .tv_nsec = until_ms % 1000 * 1000000};
+        while (!atomic_load(&s->watcher.ending) && lock_wait_until(&s->watcher.wake, &s->lock, CLOCK_MONOTONIC, &until))
+            continue;
     }
+    lock_give(&s->lock);
     return NULL;
 }
 
@@ -180,15 +90,10 @@ int sstables_create(struct sstables **sstables_out, const char *dirs, const stru
     s->log = log;
     lock_init(&s->lock, RANK_SSTABLES);
     pthread_cond_init(&s->read, NULL);
-    s->watcher.inotify = inotify_init1(IN_NONBLOCK | IN_CLOEXEC); /* without it there are the regular scans */
-    s->watcher.wake = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    pthread_cond_init(&s->watcher.wake, NULL);
     if (!(s->dirs = strdup(dirs)) || (status = registry_create(&s->registry, s->pool, reclaimer)) != 0)
         goto out;
-    status = s->watcher.wake < 0 ? -errno : 0;
-    if (status)
-        goto out;
     registry_set_next_id(s->registry, SSTABLES_FIRST_ID);
-    registry_share_hashes(s->registry, own);
 out:
     if (status) {
         errbuf_set(err, "sstable-dir: %s", strerror(-status));
@@ -209,11 +114,12 @@ int sstables_start(struct sstables *s)
 
 void sstables_stop(struct sstables *s)
 {
-    uint64_t one = 1;
     if (!s || !s->watcher.started)
         return;
-    atomic_store(&s->watcher.ending, true);
-    (void)!write(s->watcher.wake, &one, sizeof(one));
+    atomic_store(&s->watcher.ending, true); /* a look ends soon, and gives the lock */
+    lock_take(&s->lock);
+    pthread_cond_signal(&s->watcher.wake);
+    lock_give(&s->lock);
     pthread_join(s->watcher.thread, NULL);
     s->watcher.started = false;
 }
@@ -225,10 +131,7 @@ void sstables_destroy(struct sstables *s)
     sstables_stop(s);
     sstables_forget_all(s);
     registry_destroy(s->registry);
-    if (s->watcher.inotify >= 0)
-        close(s->watcher.inotify);
-    if (s->watcher.wake >= 0)
-        close(s->watcher.wake);
+    pthread_cond_destroy(&s->watcher.wake);
     pthread_cond_destroy(&s->read);
     lock_deinit(&s->lock);
     free(s->dirs);

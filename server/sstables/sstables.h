@@ -9,11 +9,11 @@
  * has neither problem, and stays the same when the file changes. A file that is no filter stays in quarantine, with the
  * reason.
  *
- * A thread watches the directories (inotify), and checks all of them every SSTABLES_RESCAN_MS besides. A file is added
- * when its TOC.txt exists, which both databases write last; or when it has not changed for SSTABLES_TOC_MS, since both
- * databases also read SSTables without a TOC.txt. An SSTable that has no filter (bloom_filter_fp_chance 1) gets a name,
- * too, in quarantine for that reason. A file that has gone is forgotten when all are known that had come before; not
- * because one of `sstable-dir` as a whole is lost.
+ * Each second a thread looks whether a directory has changed, and if so at all of them; every SSTABLES_RESCAN_MS in any
+ * case. A file is added when its TOC.txt exists, which both databases write last; or when it has not changed for
+ * SSTABLES_TOC_MS, since both databases also read SSTables without a TOC.txt. An SSTable that has no filter
+ * (bloom_filter_fp_chance 1) gets a name, too, in quarantine for that reason. A file that has gone is forgotten when
+ * all are known that had come before; not because one of `sstable-dir` as a whole is lost.
  *
  * Names: keyspace.table/generation; keyspace.table.index/generation for a secondary index; files that reads of the
  * table do not use are named after their places: snapshots/tag/keyspace.table/generation, backups/..., upload/... While
@@ -43,7 +43,7 @@
 struct sstables;
 
 /* `dirs`: absolute or relative paths with ':' between them; "": none, and *sstables_out is NULL. A directory that is
- * missing yet is waited for. Names have the hashes that they have in `own` (all_names.h). 0 or -errno with a text. */
+ * missing yet is waited for. Memory is that of `own`'s pool. 0 or -errno with a text. */
 int sstables_create(struct sstables **sstables_out, const char *dirs, const struct registry *own,
                     struct reclaimer *reclaimer, struct log *log, struct errbuf *err);
 void sstables_destroy(struct sstables *sstables); /* no reader may be left; NULL is fine here and below */

@@ -14,14 +14,15 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "clock.h"
 #include "sstables_internal.h"
 
 #define COMPONENT "-Filter.db"
 #define NO_FILTER "the SSTable has no Filter.db: it may hold the key"
 
-/* A file that is missing in this many rounds of all directories is forgotten without proof: in constantly changing
- * directories without watches there may be no proof. */
-#define PATIENCE 6
+/* A file that is missing for this long is forgotten without proof: in constantly changing directories there may be
+ * none. */
+#define PATIENCE_MS 60000
 
 static struct slice name_of(const struct sstable *file)
 {
@@ -57,7 +58,7 @@ static struct sstable *of_base(struct hash_link *link, const char *base, size_t 
 {
     for (; link; link = hash_table_next(link)) {
         struct sstable *file = HASH_OBJECT(link, struct sstable, by_base);
-        if (file->base_len == len && memcmp(file->name, base, len) == 0 && !(there && file->missing))
+        if (file->base_len == len && memcmp(file->name, base, len) == 0 && !(there && file->missing_ms))
             return file;
     }
     return NULL;
@@ -193,7 +194,7 @@ void sstables_forget(struct sstables *s, struct sstable *file)
     hash_table_remove(&s->tables.by_base, &file->by_base);
     (void)registry_delete(s->registry, name_of(file));
     s->numbers.filters--;
-    s->missing -= file->missing != 0;
+    s->missing -= file->missing_ms != 0;
     s->rounds.changed = true;
     file_free(file);
 }
@@ -222,7 +223,7 @@ static void settle_names(struct sstables *s, const struct sstable *any)
     if (!of_base(hash_table_next(&first->by_base), base.ptr, len, true)) {
         if (!holder)
             rename_file(s, first, strndup(base.ptr, len));
-    } else if (holder && !holder->missing) {
+    } else if (holder && !holder->missing_ms) {
         rename_file(s, holder, whole_name(base.ptr, len, holder->path));
     }
 }
@@ -242,7 +243,7 @@ static void add_file(struct sstables *s, struct watched_dir *dir, const char *pa
 {
     size_t len = strlen(base);
     struct sstable *holder = sstables_by_name(s, (struct slice){base, len});
-    if (holder && !holder->missing && !has_no_filter(holder) && is_gone(s, holder->path))
+    if (holder && !holder->missing_ms && !has_no_filter(holder) && is_gone(s, holder->path))
         sstables_miss(s, holder); /* it was moved to where the new file is */
     if (!holder && !first_of_base(s, base, len, true)) {
         add_record(s, dir, path, base, len, stamp);
@@ -264,10 +265,9 @@ static bool same_stamp(const struct sstable_stamp *a, const struct sstable_stamp
 void sstables_keep(struct sstables *s, struct sstable *file)
 {
     file->seen = s->numbers.scans;
-    if (!file->missing)
+    if (!file->missing_ms)
         return;
-    file->missing = 0;
-    file->missed = 0;
+    file->missing_ms = 0;
     file->retiring = false;
     s->missing--;
     s->rounds.changed = true;
@@ -298,11 +298,11 @@ void sstables_meet(struct sstables *s, struct watched_dir *dir, const char *path
 
 void sstables_miss(struct sstables *s, struct sstable *file)
 {
-    if (file->missing || (file->dir->root->lost && !file->replaced))
+    if (file->missing_ms || (file->dir->root->lost && !file->replaced))
         return;
-    file->missing = s->numbers.scans;
+    file->missing_ms = clock_ms();
     s->missing++;
-    s->rounds.changed = s->rounds.noticed = true;
+    s->rounds.changed = true;
 }
 
 /* ---- forgetting ---- */
@@ -324,23 +324,24 @@ static void forget_retired(struct sstables *s)
     s->retiring = false;
 }
 
-static bool mark_retiring(struct sstables *s, uint64_t proof)
+static bool mark_retiring(struct sstables *s, bool proved)
 {
     bool any = false;
     for (struct watched_dir *dir = s->first_dir; dir; dir = dir->next) {
         for (struct sstable *file = dir->files; file; file = file->next) {
-            file->retiring = file->missing && (file->missing < proof || file->missed >= PATIENCE);
+            file->retiring =
+                file->missing_ms && (proved || file->replaced || clock_ms() - file->missing_ms >= PATIENCE_MS);
             any |= file->retiring;
         }
     }
     return any;
 }
 
-void sstables_forget_removed(struct sstables *s, uint64_t proof)
+void sstables_forget_removed(struct sstables *s, bool proved)
 {
     struct sstable_questions *questions = &s->questions;
     unsigned before = !atomic_load(&questions->now);
-    if (s->missing > 0 && !s->retiring && mark_retiring(s, proof)) {
+    if (s->missing > 0 && !s->retiring && mark_retiring(s, proved)) {
         s->retiring = true;
         before = atomic_fetch_xor(&questions->now, 1);
     }

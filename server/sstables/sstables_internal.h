@@ -20,18 +20,23 @@ struct sstable_stamp {
     int64_t mtime_ns;
 };
 
+/* The directory that a path leads to, and when it changed; zeros: there is none. */
+struct dir_stamp {
+    dev_t device;
+    ino_t inode;
+    int64_t mtime_ns;
+};
+
 struct watched_dir {
     struct hash_link by_path;
     struct watched_dir *next;
     char *path;
-    int watch;    /* inotify's number; negative: not watched */
-    dev_t device; /* of the directory that is watched */
-    ino_t inode;
-    int64_t mtime_ns; /* of a directory that is not watched, at the last look */
-    int error;        /* why it could not be read at the last look; 0: it could */
-    char unseen[100]; /* why it, or something in it, could not be looked at, at the last look; empty: all could */
-    bool was_unseen;  /* at the look before: it has been logged */
-    uint64_t seen;    /* the last round that met it */
+    struct dir_stamp stamp; /* at the last look */
+    bool fresh;             /* it had changed just before: another change may have left its time as it was */
+    int error;              /* why it could not be read at the last look; 0: it could */
+    char unseen[100];       /* why it, or something in it, could not be looked at, at the last look; empty: all could */
+    bool was_unseen;        /* at the look before: it has been logged */
+    uint64_t seen;          /* the last round that met it */
     struct sstable *files;
     struct watched_dir *root; /* the one of sstable-dir that it is below; of a root: itself */
 
@@ -54,14 +59,13 @@ struct sstable {
     struct sstable_stamp stamp;
     enum bloom_variant variant;
     enum sstable_state state;
-    bool retry;       /* broken for a reason that may pass without a change of the file: read again after a while */
-    bool reading;     /* by a thread, without the lock */
-    bool replaced;    /* the file has another record, under another name: this one counts as gone */
-    bool retiring;    /* forgotten as soon as the questions end that have begun before */
-    uint64_t id;      /* of its entry */
-    uint64_t seen;    /* the last round that met it */
-    uint64_t missing; /* the round that noticed that it has gone; 0: it is there */
-    unsigned missed;  /* rounds of all directories since then */
+    bool retry;         /* broken for a reason that may pass without a change of the file: read again after a while */
+    bool reading;       /* by a thread, without the lock */
+    bool replaced;      /* the file has another record, under another name: this one counts as gone */
+    bool retiring;      /* forgotten as soon as the questions end that have begun before */
+    uint64_t id;        /* of its entry */
+    uint64_t seen;      /* the last round that met it */
+    int64_t missing_ms; /* when that was noticed: it has gone; 0: it is there */
 };
 
 /* Questions that are being answered, in two generations: `now` is that of new ones. */
@@ -75,20 +79,11 @@ struct sstables_tables {
     struct hash_table dirs;                      /* by path */
 };
 
+/* In the last round: */
 struct sstables_rounds {
-    bool disturbed;  /* in the last round of all an unwatched directory had changed */
-    uint64_t proof;  /* the last round in which none had */
-    bool unreadable; /* a directory could not be read in the last round of all */
-    bool failed;     /* since the last round of all began: no memory, or no descriptor, for something that was there */
-    bool changed;    /* in this round: something has come, changed or gone */
-    bool noticed;    /* in this round: something has gone */
-    bool missed;     /* in this round: something had come and gone before it was checked */
-};
-
-/* The last look that an event has led to. */
-struct sstables_look {
-    char path[PATH_MAX];
-    uint64_t round;
+    bool unreadable; /* a directory could not be read */
+    bool failed;     /* since it began: no memory, or no descriptor, for something that was there */
+    bool changed;    /* something has come, changed or gone */
 };
 
 /* Directories that could not be searched completely; and one more for what there was no memory for. */
@@ -100,8 +95,7 @@ struct sstables_unseen {
 struct sstables_watcher {
     pthread_t thread;
     bool started;
-    int inotify;         /* negative: there is none */
-    int wake;            /* an eventfd: the end */
+    pthread_cond_t wake; /* the end */
     atomic_bool scanned; /* the first scan of all directories has ended */
     atomic_bool ending;  /* a look ends before all has been checked */
 };
@@ -121,12 +115,9 @@ struct sstables {
     struct watched_dir *first_dir;
     struct sstables_numbers numbers; /* `scans` is the number of the round */
     size_t missing;                  /* records whose file has gone */
-    size_t unwatched;                /* directories that the kernel does not watch */
     struct sstables_rounds rounds;
     bool retiring; /* records are */
-    struct sstables_look look;
     struct sstables_unseen unseen;
-    bool reported_unwatched; /* it has been logged */
 
     struct sstables_watcher watcher;
 };
@@ -147,20 +138,17 @@ void sstables_meet(struct sstables *s, struct watched_dir *dir, const char *path
 void sstables_keep(struct sstables *s, struct sstable *file); /* it is there, and was not checked */
 void sstables_miss(struct sstables *s, struct sstable *file); /* it is not, unless its root is lost */
 
-/* Forgets the files noticed as missing before the round `proof`, and files that are missing for long
- * (SSTABLES_PATIENCE), unless an earlier query still runs. */
-void sstables_forget_removed(struct sstables *s, uint64_t proof);
+/* Forgets the missing files, if this round has `proved` that all others are known, or those that are missing for long,
+ * unless an earlier query still runs. */
+void sstables_forget_removed(struct sstables *s, bool proved);
 void sstables_forget(struct sstables *s, struct sstable *file); /* at once */
 
 /* ---- directories, under the lock, which is given meanwhile (sstables_scan.c); thread: that of the rounds ---- */
 
 void sstables_scan_all(struct sstables *s);
 
-/* Whether the path of a root leads elsewhere than at the last look: then a file that is missed proves nothing. */
-bool sstables_root_moved(struct sstables *s);
-
-/* A file of this name in the directory has come (`created`), changed or gone. */
-void sstables_look_at(struct sstables *s, struct watched_dir *dir, const char *file_name, bool created);
+/* Whether a directory may have changed since the last look at it. */
+bool sstables_have_changed(struct sstables *s);
 
 /* At the end of a round: whether SSTables may be missed, how many directories could not be searched completely. */
 void sstables_count_unseen(struct sstables *s);

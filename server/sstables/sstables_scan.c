@@ -1,5 +1,5 @@
-/* From directories to files. A round checks all directories, or the files that the kernel names; it reports each file
- * as met or missed (sstables_files.c).
+/* From directories to files. A round looks at all directories, and reports each file as met or missed
+ * (sstables_files.c).
  *
  * Work that may wait for the disk is done without the lock: readers and counters of filters do not wait for it. Records
  * are made and forgotten by the thread of the rounds alone, so those that it has found stay meanwhile. */
@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/inotify.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -18,16 +17,9 @@
 #include "sstable_dir.h"
 #include "sstables_internal.h"
 
-/* ---- records of directories ---- */
+#define FRESH_MS 100 /* longer than the kernel's clock of files stands still */
 
-/* Another path may lead to the same directory, which has one watch. The kernel reports the end of the watch
- * (IN_IGNORED), and the next scan of the directory watches it again. */
-static void unwatch_dir(struct sstables *s, struct watched_dir *dir)
-{
-    if (dir->watch >= 0)
-        (void)inotify_rm_watch(s->watcher.inotify, dir->watch);
-    dir->watch = -1;
-}
+/* ---- records of directories ---- */
 
 static void forget_dir(struct sstables *s, struct watched_dir *dir)
 {
@@ -37,7 +29,6 @@ static void forget_dir(struct sstables *s, struct watched_dir *dir)
     *at = dir->next;
     while (dir->files)
         sstables_forget(s, dir->files);
-    unwatch_dir(s, dir);
     hash_table_remove(&s->tables.dirs, &dir->by_path);
     s->numbers.directories--;
     free(dir->path);
@@ -68,7 +59,6 @@ static struct watched_dir *dir_of(struct sstables *s, const char *path)
         return NULL;
     }
     dir->by_path.hash = hash;
-    dir->watch = -1;
     if (hash_table_insert(&s->tables.dirs, &dir->by_path) != 0) {
         free(dir->path);
         free(dir);
@@ -172,42 +162,6 @@ static bool path_below(char out[PATH_MAX], const char *dir, const char *name)
     return len >= 0 && len < PATH_MAX;
 }
 
-/* Looks at an SSTable by the paths of its filter and of its Data.db. */
-static void look_at_both(struct sstables *s, struct watched_dir *dir, const char *filter, const char *data)
-{
-    struct sstable_name name;
-    struct errbuf err;
-    if (sstable_name_parse(filter, &name, &err) == SSTABLE_OK)
-        look_at_filter(s, dir, filter, &name);
-    if (sstable_name_parse(data, &name, &err) == SSTABLE_OK)
-        look_at_data(s, dir, filter, data, &name);
-}
-
-void sstables_look_at(struct sstables *s, struct watched_dir *dir, const char *file_name, bool created)
-{
-    struct sstable_name name;
-    char path[PATH_MAX], filter[PATH_MAX], data[PATH_MAX];
-    if (!path_below(path, dir->path, file_name))
-        return;
-    enum sstable_file which = tells_of_filter(path, &name, filter);
-    if (which == SSTABLE_FILE_UNKNOWN && created)
-        note_unseen(s, dir, path, SSTABLE_FILE_UNKNOWN_TEXT);
-    if (which == SSTABLE_FILE_OTHER || which == SSTABLE_FILE_COMPONENT || which == SSTABLE_FILE_UNKNOWN ||
-        sstable_sibling(path, &name, "Data.db", data, sizeof(data)) >= sizeof(data))
-        return;
-    struct sstable *file = sstables_by_path(s, filter);
-    if (s->look.round != s->numbers.scans ||
-        strcmp(s->look.path, filter) != 0) { /* its files come one after the other */
-        look_at_both(s, dir, filter, data);
-        file = sstables_by_path(s, filter);
-        if (file && file->seen != s->numbers.scans)
-            sstables_miss(s, file);
-    }
-    strcpy(s->look.path, filter);
-    s->look.round = s->numbers.scans;
-    s->rounds.missed |= created && strcmp(name.component.ptr, "TOC.txt") == 0 && (!file || file->missing);
-}
-
 /* ---- directories ---- */
 
 static void sweep(struct sstables *s, struct watched_dir *dir)
@@ -215,10 +169,8 @@ static void sweep(struct sstables *s, struct watched_dir *dir)
     if (dir->root->lost)
         return;
     for (struct sstable *file = dir->files; file; file = file->next) {
-        if (file->seen == s->numbers.scans)
-            continue;
-        sstables_miss(s, file);
-        file->missed++;
+        if (file->seen != s->numbers.scans)
+            sstables_miss(s, file);
     }
 }
 
@@ -237,36 +189,26 @@ static void keep_dir(struct sstables *s, struct watched_dir *dir)
     keep_files(s, dir);
 }
 
+static struct dir_stamp stamp_of(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 ? (struct dir_stamp){st.st_dev, st.st_ino, mtime_ns(&st)} : (struct dir_stamp){0};
+}
+
+/* Before the look: a later change leaves another time, unless the clock of the file system stood still since. */
+static void note_stamp(struct sstables *s, struct watched_dir *dir)
+{
+    lock_give(&s->lock);
+    struct dir_stamp stamp = stamp_of(dir->path);
+    int64_t age_ms = clock_unix_ms() - stamp.mtime_ns / 1000000;
+    lock_take(&s->lock);
+    dir->stamp = stamp;
+    dir->fresh = age_ms < FRESH_MS && age_ms > -FRESH_MS;
+}
+
 static bool is_gone(int error)
 {
     return error == ENOENT || error == ENOTDIR;
-}
-
-/* `st`: of the path's present target. A watch belongs to the directory that the path led to when it was made. */
-static void watch_dir(struct sstables *s, struct watched_dir *dir, const struct stat *st)
-{
-    if (dir->device != st->st_dev || dir->inode != st->st_ino)
-        unwatch_dir(s, dir);
-    if (dir->watch >= 0)
-        return;
-    dir->device = st->st_dev;
-    dir->inode = st->st_ino;
-    int error = 0;
-    lock_give(&s->lock);
-    if (s->watcher.inotify >= 0)
-        dir->watch = inotify_add_watch(s->watcher.inotify, dir->path,
-                                       IN_CREATE | IN_DELETE | IN_MOVE | IN_CLOSE_WRITE | IN_DELETE_SELF |
-                                           IN_MOVE_SELF | IN_ONLYDIR);
-    if (s->watcher.inotify >= 0 && dir->watch < 0)
-        error = errno;
-    lock_take(&s->lock);
-    if (dir->watch >= 0 || s->reported_unwatched || (s->watcher.inotify >= 0 && error != ENOSPC))
-        return;
-    log_write(s->log, LOG_LEVEL_WARNING,
-              "sstable-dir: the kernel has no free watches (fs.inotify.max_user_watches, "
-              "fs.inotify.max_user_instances): the directories are scanned every %d s",
-              SSTABLES_RESCAN_MS / 1000);
-    s->reported_unwatched = true;
 }
 
 /* ---- roots ---- */
@@ -325,18 +267,6 @@ static void settle_root(struct sstables *s, struct watched_dir *root, const stru
     tell_of_root(s, root, before);
 }
 
-bool sstables_root_moved(struct sstables *s)
-{
-    struct stat st;
-    bool moved = false;
-    lock_give(&s->lock);
-    for (const struct watched_dir *dir = s->first_dir; dir && !moved; dir = dir->next)
-        moved = dir->root == dir && dir->error == 0 &&
-                (stat(dir->path, &st) != 0 || dir->device != st.st_dev || dir->inode != st.st_ino);
-    lock_take(&s->lock);
-    return moved;
-}
-
 /* ---- from a root down ---- */
 
 static void look_at_dir(struct sstables *s, const char *path, const struct dir_place *above, struct watched_dir *root,
@@ -378,14 +308,6 @@ static void look_at_item(struct sstables *s, struct watched_dir *dir, const stru
     }
 }
 
-/* A directory without a watch may change without an event: its time shows that, unless it is that of the last look. */
-static void note_unwatched(struct sstables *s, struct watched_dir *dir, const struct stat *st)
-{
-    s->unwatched++;
-    s->rounds.disturbed |= dir->mtime_ns != mtime_ns(st);
-    dir->mtime_ns = mtime_ns(st);
-}
-
 /* NULL, with the reason in *error_out, if it cannot be opened. */
 static DIR *open_dir(struct sstables *s, const char *path, struct stat *st, int *error_out)
 {
@@ -416,12 +338,6 @@ static const struct dirent *next_item(struct sstables *s, DIR *stream, int *erro
 static void look_into(struct sstables *s, struct watched_dir *dir, DIR *stream, const struct dir_place *here,
                       unsigned depth)
 {
-    if (stream)
-        watch_dir(s, dir, &here->st); /* before the look: later changes are events */
-    else if (is_gone(dir->error))
-        unwatch_dir(s, dir);
-    if (stream && dir->watch < 0)
-        note_unwatched(s, dir, &here->st);
     for (const struct dirent *item;
          stream && !atomic_load(&s->watcher.ending) && (item = next_item(s, stream, &dir->error));)
         look_at_item(s, dir, item, here, depth);
@@ -449,6 +365,7 @@ static void look_at_dir(struct sstables *s, const char *path, const struct dir_p
     dir->root = root ? root : dir;
     dir->unseen[0] = '\0';
     const struct watched_dir before = *dir;
+    note_stamp(s, dir);
     DIR *stream = open_dir(s, path, &here.st, &dir->error);
     dir->lost = !above && (!stream || is_elsewhere(s, dir, &here.st));
     look_into(s, dir, stream, &here, depth);
@@ -478,14 +395,18 @@ void sstables_count_unseen(struct sstables *s)
     atomic_store(&s->unseen.n, n);
 }
 
-/* Whether a directory that is not watched has changed in this round. */
-static bool has_changed(struct sstables *s, const struct watched_dir *dir)
+/* Gives the lock meanwhile: records are made and forgotten by this thread alone. */
+bool sstables_have_changed(struct sstables *s)
 {
-    struct stat st;
-    if (dir->watch >= 0 || dir->error != 0 || dir->seen != s->numbers.scans)
-        return false;
+    bool changed = false;
     lock_give(&s->lock);
-    bool changed = stat(dir->path, &st) != 0 || dir->mtime_ns != mtime_ns(&st);
+    for (const struct watched_dir *dir = s->first_dir; dir && !changed; dir = dir->next) {
+        if (dir->seen != s->numbers.scans)
+            continue; /* it has gone; if it comes back, the one above it changes */
+        struct dir_stamp now = stamp_of(dir->path);
+        changed = dir->fresh || now.device != dir->stamp.device || now.inode != dir->stamp.inode ||
+                  now.mtime_ns != dir->stamp.mtime_ns;
+    }
     lock_take(&s->lock);
     return changed;
 }
@@ -503,11 +424,8 @@ static void sweep_dirs(struct sstables *s)
 {
     for (struct watched_dir *dir = s->first_dir, *next; dir; dir = next) {
         next = dir->next;
-        s->rounds.disturbed |= has_changed(s, dir);
         if (dir->seen == s->numbers.scans || (s->rounds.unreadable && is_there(s, dir->path)))
             continue;
-        if (dir->root->lost)
-            unwatch_dir(s, dir); /* an event elsewhere removes no file from it */
         sweep(s, dir);
         if (!dir->files)
             forget_dir(s, dir);
@@ -516,8 +434,7 @@ static void sweep_dirs(struct sstables *s)
 
 void sstables_scan_all(struct sstables *s)
 {
-    s->rounds.unreadable = s->rounds.failed = s->rounds.disturbed = false;
-    s->unwatched = 0;
+    s->rounds.unreadable = s->rounds.failed = false;
     for (const char *at = s->dirs; *at && !atomic_load(&s->watcher.ending);) {
         size_t len = strcspn(at, ":");
         char path[PATH_MAX];
@@ -532,6 +449,4 @@ void sstables_scan_all(struct sstables *s)
         at += *at == ':';
     }
     sweep_dirs(s);
-    if (!s->rounds.disturbed)
-        s->rounds.proof = s->numbers.scans;
 }

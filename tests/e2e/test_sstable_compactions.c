@@ -1,27 +1,18 @@
 /* sstable-dir during compactions: a key goes from one SSTable into the next, which is complete before the previous
  * one is removed. At no moment does BF.FIND report that no SSTable has it. */
 #include <criterion/criterion.h>
-#include <fcntl.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "disk_control.h"
 #include "rng.h"
 #include "sstables_rig.h"
 #include "tmpdir.h"
 
-static void end(void)
-{
-    disk_detach();
-    discard();
-}
-
-TestSuite(sstable_compactions, .fini = end, .timeout = 600);
+TestSuite(sstable_compactions, .fini = discard, .timeout = 600);
 
 /* A filter without keys. */
 static const unsigned char empty_file[16] = {0, 0, 0, 5, 0, 0, 0, 1};
@@ -201,41 +192,4 @@ DAEMON_TEST(the_daemon, sstable_compactions, lose_no_key_without_a_pause)
     begin(2);
     start();
     churn((struct work){compactions_from_environment(3000), 1});
-}
-
-/* More events than the kernel keeps (fs.inotify.max_queued_events), while the daemon is stopped. */
-DAEMON_TEST(the_daemon, sstable_compactions, lose_no_key_when_events_are_lost)
-{
-    char path[600];
-    begin(3);
-    start();
-    struct seen seen = {.round = 1};
-    for (int i = 0; i < 3; i++) {
-        look_for_key(&seen, false);
-        cr_assert_eq(kill(the_daemon.pid, SIGSTOP), 0);
-        for (int j = 0; j < 9000; j++) { /* two events each */
-            snprintf(path, sizeof(path), "%s/%s/other-%d", root, folders[j % 3], j % 7);
-            int fd = creat(path, 0644);
-            cr_assert(fd >= 0 && close(fd) == 0 && unlink(path) == 0);
-        }
-        for (int j = 0; j < 50; j++)
-            compact();
-        cr_assert_eq(kill(the_daemon.pid, SIGCONT), 0);
-        for (int j = 0; j < 200; j++)
-            look_for_key(&seen, j % 8 == 7);
-        wait_for_the_last_only();
-    }
-}
-
-/* Without watches all directories are checked every 10 s. */
-DAEMON_TEST(the_daemon, sstable_compactions, lose_no_key_without_watches)
-{
-    disk_attach();
-    atomic_store(&disk->no_watches, 1);
-    begin(4);
-    start();
-    daemon_wait_output(&the_daemon, "the kernel has no free watches");
-    struct seen seen = {.round = 1};
-    look_for_key(&seen, false);
-    churn((struct work){compactions_from_environment(1200), 40000});
 }

@@ -33,7 +33,7 @@ static void start_and_hold(void)
 {
     char dirs[800];
     disk_attach();
-    atomic_store(&disk->hold_watches, 1);
+    atomic_store(&disk->hold_opens, 1);
     prepare();
     write_sstable("data/ks/t-" ID "/nb-1-big-Filter.db", na_file, sizeof(na_file));
     write_sstable("held/ks/t-" ID "/nb-2-big-Filter.db", na_file, sizeof(na_file));
@@ -60,7 +60,7 @@ DAEMON_TEST(the_daemon, sstable_scan, the_port_answers_meanwhile)
     cr_expect_eq(client_info(client, "bf", "sstable_scanning"), 1);
     cr_expect_eq(client_info(client, "bf", "sstable_filters"), 1);
     expect_readiness(503, SCANNING);
-    atomic_store(&disk->hold_watches, 0);
+    atomic_store(&disk->hold_opens, 0);
     wait_scanned();
     expect_find("[\"asked\",:2,\"found\",[[\"ks.t/1\",\"ks.t/2\"]],\"unknown\",[]]", "BF.FIND ks.t/* ITEMS k");
     expect_find("[\"asked\",:0,\"found\",[[]],\"unknown\",[\"ks.t/3\",\"not found\"]]", "BF.FIND ks.t/3 ITEMS k");
@@ -73,6 +73,6 @@ Test(sstable_scan, ends_with_the_daemon)
 {
     start_and_hold();
     cr_assert_eq(kill(the_daemon.pid, SIGTERM), 0);
-    atomic_store(&disk->hold_watches, 0);
+    atomic_store(&disk->hold_opens, 0);
     daemon_wait(&the_daemon);
 }

@@ -27,8 +27,7 @@ struct disk {
     _Atomic int syncs_held;     /* number of waits so far */
     _Atomic int hold_reads;     /* a read there waits until this is 0 again */
     _Atomic int read_ms;        /* duration of each read there */
-    _Atomic int no_watches;     /* the kernel watches no directories (inotify) */
-    _Atomic int hold_watches;   /* a watch of a directory "held" is made only when this is 0 again */
+    _Atomic int hold_opens;     /* a directory "held" is opened only when this is 0 again */
     _Atomic int clock_s;        /* seconds by which the time of day is ahead */
 
     _Atomic size_t no_memory;   /* malloc() of this many bytes fails, except under a sanitizer; 0: none fails */

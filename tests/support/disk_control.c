@@ -61,7 +61,6 @@ void disk_mend(void)
     atomic_store(&disk->hold_syncs, 0);
     atomic_store(&disk->hold_reads, 0);
     atomic_store(&disk->read_ms, 0);
-    atomic_store(&disk->no_watches, 0);
     atomic_store(&disk->fail_in, 0);
     atomic_store(&disk->no_memory, 0);
 }

@@ -12,7 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/inotify.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -82,18 +81,6 @@ int clock_gettime(clockid_t clock, struct timespec *now)
     if (clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE)
         now->tv_sec += atomic_load(&disk->clock_s);
     return status;
-}
-
-int inotify_add_watch(int fd, const char *path, uint32_t mask)
-{
-    REAL(int, inotify_add_watch, int, const char *, uint32_t);
-    const char *name = strrchr(path, '/');
-    while (name && strcmp(name, "/held") == 0 && atomic_load(&disk->hold_watches))
-        wait_ms(5);
-    if (!atomic_load(&disk->no_watches))
-        return real(fd, path, mask);
-    errno = ENOSPC;
-    return -1;
 }
 
 /* ---- memory ---- */
@@ -206,6 +193,9 @@ int open(const char *path, int flags, ...)
         mode = va_arg(args, mode_t);
         va_end(args);
     }
+    const char *name = strrchr(path, '/');
+    while (name && strcmp(name, "/held") == 0 && atomic_load(&disk->hold_opens))
+        wait_ms(5);
     if (!in)
         return real(path, flags, mode);
     pthread_mutex_lock(&lock);

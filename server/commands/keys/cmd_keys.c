@@ -67,27 +67,13 @@ void cmd_type(struct command_ctx *ctx)
 }
 
 #define DBSIZE_REMOVES 64
-#define DBSIZE_NAMES   4096 /* with SSTables, the loop counts at most this many; in a transaction, all */
-
-static void count_names(const struct server *server, unsigned database, struct reply *reply)
-{
-    reply_integer(reply, (int64_t)all_names_count(server->registry, server->sstables, database));
-}
-
-static void count_job(struct command_job *job)
-{
-    count_names(job->server, job->database, &job->reply);
-}
 
 /* Expired filters are counted until they are removed. Unless many expired at the same time, none is left here. */
 void cmd_dbsize(struct command_ctx *ctx)
 {
-    registry_expire_due(ctx->server->registry, DBSIZE_REMOVES, NULL);
-    if (!ctx->server->sstables || ctx->session->multi.in_exec ||
-        all_names_most(ctx->server->registry, ctx->server->sstables, ctx->database) <= DBSIZE_NAMES)
-        count_names(ctx->server, ctx->database, ctx->reply);
-    else
-        command_defer(ctx, count_job, NULL);
+    const struct server *server = ctx->server;
+    registry_expire_due(server->registry, DBSIZE_REMOVES, NULL);
+    reply_integer(ctx->reply, (int64_t)all_names_count(server->registry, server->sstables, ctx->database));
 }
 
 /* ---- FLUSHALL, FLUSHDB ---- */

@@ -148,7 +148,7 @@ static uint64_t scan_names(struct server *server, unsigned database, const struc
         size_t step = left < STEP_NAMES ? left : STEP_NAMES;
         cursor = all_names_scan(server->registry, server->sstables, database, cursor, step, list_name, list);
         left -= step;
-        if (cursor == 0 || cursor == UINT64_MAX || left == 0 || clock_ms() >= end)
+        if (cursor == 0 || left == 0 || clock_ms() >= end)
             return cursor;
     }
 }
@@ -180,11 +180,6 @@ static void scan(struct server *server, unsigned database, struct reply *reply, 
     uint64_t next = 0;
     if (!scan_beginning(server, database, options, &list))
         next = scan_names(server, database, options, &list);
-    if (next == UINT64_MAX) {
-        buf_deinit(&names);
-        reply_error(reply, "ERR out of memory");
-        return;
-    }
     char text[24];
     int len = snprintf(text, sizeof(text), "%" PRIu64, next);
     reply_array(reply, 2);
@@ -340,10 +335,8 @@ static void random_by_sweep(struct server *server, unsigned database, struct rep
     uint64_t cursor = 0;
     do
         cursor = all_names_scan(server->registry, server->sstables, database, cursor, SWEEP_COUNT, draw, &lottery);
-    while (cursor && cursor != UINT64_MAX);
-    if (cursor)
-        reply_error(reply, "ERR out of memory");
-    else if (lottery.met)
+    while (cursor);
+    if (lottery.met)
         reply_name(reply, lottery.kept);
     else
         reply_null(reply);
@@ -366,7 +359,7 @@ void cmd_randomkey(struct command_ctx *ctx)
         reply_name(ctx->reply, key);
         return;
     }
-    if (all_names_most(registry, sstables, ctx->database) <= SWEEP_COUNT) {
+    if (all_names_count(registry, sstables, ctx->database) <= SWEEP_COUNT) {
         random_by_sweep(ctx->server, ctx->database, ctx->reply, random);
         return;
     }

@@ -235,7 +235,7 @@ DAEMON_TEST(the_daemon, little_memory, a_slow_save_of_a_cuckoo_filter_refuses_no
     daemon_start(&the_daemon, args);
     client = client_open(the_daemon.port);
     expect(client, "+OK", "CF.RESERVE c 14000000"); /* 16 MB */
-    expect(client, "+OK", "BF.RESERVE b 0.001 100000");
+    expect(client, "+OK", "BF.RESERVE b 0.000000001 100000");
     expect(client, "+Background saving started", "BGSAVE");
     int added = 0;
     do {

@@ -84,8 +84,9 @@ CLIENT_TEST(daemon_under_test, windows, by_time)
     add_again(client, "w", "item:0", &added);
     expect_kept(client, "w", &added);
     expect_forgotten(client, "w", &added);
+    added.first = wait_clock();
     expect(client, ":1", "BF.ADD w item:0");
-    expect(client, ":1", "BF.CARD w");
+    cr_assert(client_number(client, "BF.CARD w") == 1 || may_go(&added));
 }
 
 /* A repeatedly added item stays, and another item disappears. */

@@ -277,7 +277,8 @@ def main(kind, *words):
     directory = tempfile.mkdtemp(prefix="bloomery service ", dir="/var/tmp")
     os.chmod(directory, 0o755)
     ports = [next(PORTS) for _ in range(3)]
-    settings = ["bind 127.0.0.1", f"port {ports[0]}", f"tls-port {ports[1]}", f"metrics-port {ports[2]}", "tls-auth-clients no"]
+    settings = ["bind 127.0.0.1", f"port {ports[0]}", f"tls-port {ports[1]}", f"metrics-port {ports[2]}", "tls-auth-clients no",
+                'save ""']  # else one may be under way when SAVE is asked for
     host = Confined(*words, directory, settings) if kind == "confined" else Booted(*words, settings)
     session = Session(host)
     session.port, session.tls_port, session.web_port = ports

@@ -188,7 +188,8 @@ int sim_connect(void)
 /* ---- memory ---- */
 
 static struct {
-    unsigned one_in;
+    unsigned one_in, of_thread_in;
+    const char *thread;
     uint64_t failures;
 } memory;
 
@@ -203,7 +204,11 @@ void *__wrap_aligned_alloc(size_t alignment, size_t size);
 
 static bool fails(void)
 {
-    if (!memory.one_in || !schedule_is_on() || schedule_is_client() || schedule_random() % memory.one_in)
+    if (!schedule_is_on() || schedule_is_client())
+        return false;
+    unsigned one_in =
+        memory.of_thread_in && strcmp(schedule_name(), memory.thread) == 0 ? memory.of_thread_in : memory.one_in;
+    if (!one_in || schedule_random() % one_in)
         return false;
     memory.failures++;
     return true;
@@ -232,6 +237,12 @@ void *__wrap_aligned_alloc(size_t alignment, size_t size)
 void sim_memory_fail(unsigned one_in)
 {
     memory.one_in = one_in;
+}
+
+void sim_memory_fail_in(const char *thread, unsigned one_in)
+{
+    memory.thread = thread;
+    memory.of_thread_in = one_in;
 }
 
 uint64_t sim_memory_failures(void)

@@ -33,6 +33,7 @@ void sim_daemon_tear_down(void);
 /* The client's end of a new connection, nonblocking; -1: refused. */
 int sim_connect(void);
 
-/* One of this many allocations of the daemon fails; 0: none. */
+/* One of this many allocations of the daemon fails, or of its thread of that name; 0: none. */
 void sim_memory_fail(unsigned one_in);
+void sim_memory_fail_in(const char *thread, unsigned one_in);
 uint64_t sim_memory_failures(void);

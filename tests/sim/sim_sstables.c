@@ -22,6 +22,7 @@
 #define LIVE     8  /* from so many on there are compactions only */
 #define DIRS     2
 #define LATE_NS  (15000 * MS) /* then the daemon knows an SSTable, whatever it was told of it */
+#define AGE_NS   (10000 * MS) /* then an SSTable counts as complete without its TOC.txt */
 #define REST     600          /* questions until it knows all, with a fifth of a second between them */
 #define KEYS     MODEL_ITEMS
 #define WORDS    64 /* of a filter, and bits of a key: no false positives */
@@ -34,15 +35,18 @@ struct sstable {
     unsigned generation, dir;
     enum kind kind;
     uint64_t keys;
+    uint64_t begun_ns; /* when it had no file, and how often the time of day had been set */
+    unsigned jumps;
     uint64_t since_ns; /* when it was complete; 0: not yet */
     bool live;         /* complete, and nothing of it is removed */
     bool known;        /* to the daemon */
+    bool named;        /* by this daemon, when it was complete */
 };
 
-/* A flush or a compaction: operations on files, of which the next one is `at`. */
+/* A flush, a compaction, or a new TOC.txt for an old SSTable: operations on files, of which the next one is `at`. */
 struct job {
     bool under_way, moves, aborts, backwards;
-    struct sstable *output, *inputs[INPUTS];
+    struct sstable *rewritten, *output, *inputs[INPUTS];
     unsigned ninputs, at;
 };
 
@@ -50,13 +54,14 @@ struct question {
     bool under_way;
     const struct sstable *one; /* BF.EXISTS of this one; NULL: BF.FIND */
     unsigned n, keys[KEYS];
+    uint64_t sent_ns;
     uint64_t must;            /* keys that an SSTable must have */
     bool must_name[SSTABLES]; /* as long as it is live */
 };
 
 static struct {
     struct model *model;
-    bool shown, same_names;
+    bool shown, same_names, starved; /* the daemon's thread of SSTables lacks memory */
     struct sstable all[SSTABLES];
     unsigned n, generations[DIRS];
     uint64_t known; /* keys */
@@ -195,11 +200,16 @@ static void begin_job(void)
 {
     struct job *job = &it.job;
     unsigned dir = (unsigned)below(DIRS), live = live_in(dir);
-    if (it.n == SSTABLES)
+    struct sstable *any = &it.all[below(SSTABLES)];
+    if (any->live && any->named && !it.starved && any->since_ns + LATE_NS < schedule_now_ns())
+        *job = (struct job){true, .rewritten = any};
+    if (it.n == SSTABLES || job->under_way)
         return;
     struct sstable *output = &it.all[it.n++];
     unsigned *generation = &it.generations[it.same_names ? dir : 0];
-    *output = (struct sstable){.dir = dir, .generation = ++*generation, .kind = below(8) ? WHOLE : (enum kind)below(3)};
+    *output = (struct sstable){.dir = dir, .generation = ++*generation, .kind = below(4) ? WHOLE : (enum kind)below(3)};
+    output->begun_ns = schedule_now_ns();
+    output->jumps = it.model->jumps;
     *job = (struct job){true, .moves = below(2), .aborts = below(8) == 0, .backwards = below(2), .output = output};
     if (live >= LIVE || (live > 0 && below(2)))
         choose_inputs(job, dir);
@@ -262,11 +272,25 @@ static bool remove_next(struct job *job)
     return true;
 }
 
+/* Cassandra does so when an SSTable gets a new component. */
+static void rewrite_next(struct job *job)
+{
+    job->under_way = job->at++ == 0;
+    if (job->under_way)
+        remove_component(job->rewritten, "TOC.txt");
+    else
+        write_part(job->rewritten, "TOC.txt", 0, false);
+}
+
 static void work(void)
 {
     struct job *job = &it.job;
     if (!job->under_way)
         begin_job();
+    if (job->under_way && job->rewritten) {
+        rewrite_next(job);
+        return;
+    }
     if (!job->under_way || (job->at <= 4 && write_next(job)))
         return;
     if (job->at == 4)
@@ -299,7 +323,7 @@ static void ask_find(bool all)
     struct question *question = &it.question;
     char items[KEYS][16];
     const char *words[3 + KEYS] = {"BF.FIND", "ks.t/*", "ITEMS"};
-    *question = (struct question){true, .must = it.known};
+    *question = (struct question){true, .sent_ns = schedule_now_ns(), .must = it.known};
     question->n = all ? KEYS : 1 + (unsigned)below(4);
     for (unsigned i = 0; i < question->n; i++) {
         question->keys[i] = all ? i : (unsigned)below(KEYS);
@@ -373,8 +397,12 @@ static void take_name(const struct resp_reply *reply, size_t node, struct names 
             names->has[i] = true;
             known = n++ == 0 ? &it.all[i] : NULL; /* one of two SSTables: nobody knows which */
         }
-    if (known)
-        known->known = true;
+    if (!known)
+        return;
+    if (known->since_ns && known->since_ns < it.question.sent_ns) /* before, it may change once more */
+        known->known = known->named = true;
+    if (!known->since_ns && known->jumps == it.model->jumps && schedule_now_ns() < known->begun_ns + AGE_NS)
+        fail("is named before it is whole", known, 0);
 }
 
 /* False: it is no reply of BF.FIND. */
@@ -476,6 +504,8 @@ void sim_sstables_begin(struct model *model, bool shown)
     it.model = model;
     it.shown = shown;
     it.same_names = below(3) == 0;
+    it.starved = below(3) == 0;
+    sim_memory_fail_in("sstables", it.starved ? 2 + (unsigned)below(20) : 0);
     for (unsigned i = 0; i < DIRS; i++) {
         char path[] = {(char)('a' + (int)i), '/', 'k', 's', '\0'}, root[] = {path[0], '\0'}, table[] = "a" TABLE;
         table[0] = path[0];
@@ -501,6 +531,8 @@ void sim_sstables_step(void)
 {
     for (uint64_t n = below(4); n > 0; n--)
         work();
+    if (below(40) == 0)
+        schedule_sleep(below(2 * LATE_NS)); /* scans of all directories */
     if (it.question.under_way || it.n == 0)
         return;
     if (below(2))
@@ -534,6 +566,7 @@ static bool knows_all(const struct lists *answer)
 void sim_sstables_come_to_rest(void)
 {
     static struct lists answer;
+    sim_memory_fail_in("", 0);
     finish_job();
     for (unsigned round = 0; round < REST && !it.model->failure[0]; round++) {
         bool waits = true;

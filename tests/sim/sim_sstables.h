@@ -3,7 +3,8 @@
  * are removed after that. So a key that a complete SSTable has had is always in one.
  *
  * A client asks BF.FIND and BF.EXISTS. An SSTable that the daemon has named once, or that was complete before its
- * start, must be found or unknown as long as it is there; and a key for ever, in whichever SSTable it is.
+ * start, must be found or unknown as long as it is there; and a key for ever, in whichever SSTable it is. None is named
+ * before it is complete, or old.
  *
  * The files are real ones, below the working directory, since the kernel tells the daemon of changes. Their times are
  * those of the run.

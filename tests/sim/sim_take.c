@@ -176,8 +176,9 @@ static bool take_add(enum family family, struct model_filter *filter, const stru
         *filter = filter_empty();
     for (unsigned i = 0; i < op->n; i++) {
         enum answer answer = model_answer(op, reply, i);
-        if (answer == NO_ANSWER && reply)
-            continue; /* an error: nothing was added */
+        bool full = answer == ANSWER_NO && op->kind == OP_ADD && op->many && family_is_cuckoo(family); /* in RESP3 */
+        if ((answer == NO_ANSWER && reply) || full)
+            continue; /* nothing was added */
         fits = (op->kind == OP_ADDNX ? filter_add_new(filter, op->items[i], answer)
                                      : filter_add(family, filter, op->items[i], answer, &op->when)) &&
                fits;

@@ -2,6 +2,7 @@
  * compact, or delete items that share its fingerprint and buckets. Of threads that add an item at once if it is new
  * exactly one adds it; of threads that delete one occurrence exactly one does. */
 #include <inttypes.h>
+#include <sched.h>
 #include <stdatomic.h>
 
 #include "bloom_filter.h"
@@ -228,6 +229,8 @@ static void *load_chunks(void *arg)
     for (unsigned at = CHUNK - 600; at < CHUNK; at += 8)
         chunk[at] = (unsigned char)at;
     for (unsigned i = 0; i < 100; i++) {
+        while (bloom_filter_nlayers(filter) > 1) /* else all rounds may be over before the first compaction */
+            sched_yield();
         cuckoo_set_slots(filter, 0, none, sizeof(none), &journal); /* room for a compaction */
         EXPECT(cuckoo_extend(filter, 2, 0, &journal, NULL) == BLOOM_OK, "round %u", i);
         cuckoo_set_slots(filter, sizeof(none), chunk, CHUNK, &journal);
@@ -240,8 +243,10 @@ static void *compact(void *arg)
 {
     (void)arg;
     while (atomic_load(&writing) > 0) {
-        if (bloom_filter_nlayers(filter) < 2) /* else the journal would have nothing but ends of compactions */
+        if (bloom_filter_nlayers(filter) < 2) { /* else the journal would have nothing but ends of compactions */
+            sched_yield();
             continue;
+        }
         cuckoo_compact_begin(filter, true);
         (void)cuckoo_compact(filter, 100, &journal);
     }

@@ -162,6 +162,24 @@ static void expect_log(const char *records)
 /* ---- rounds ---- */
 
 /* On a slow disk a round waits for the clients that the last one served, but not forever. */
+Test(journal, each_of_its_parts_needs_memory)
+{
+    struct errbuf err = {""};
+    int status = -ENOMEM;
+    size_t n = 0;
+    journal_destroy(journal);
+    for (; status != 0; n++) {
+        journal = NULL;
+        err.text[0] = '\0';
+        alloc_countdown_start(n);
+        status = journal_create(&journal, &at_first, &err);
+        bool failed = alloc_countdown_stop();
+        cr_assert(status == 0 || (status == -ENOMEM && failed && err.text[0]), "allocation %zu: %d %s", n, status,
+                  err.text);
+    }
+    cr_assert_gt(n, 5, "few parts had memory of their own");
+}
+
 Test(journal, who_does_not_come_back_keeps_nobody_waiting)
 {
     journal_record(journal, true);

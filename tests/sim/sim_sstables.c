@@ -498,13 +498,13 @@ bool sim_sstables_take(bool *waits_out)
 
 /* ---- a life ---- */
 
-void sim_sstables_begin(struct model *model, bool shown)
+void sim_sstables_begin(struct model *model, bool shown, bool starves)
 {
     memset(&it, 0, sizeof(it));
     it.model = model;
     it.shown = shown;
     it.same_names = below(3) == 0;
-    it.starved = below(3) == 0;
+    it.starved = starves && below(3) == 0;
     sim_memory_fail_in("sstables", it.starved ? 2 + (unsigned)below(20) : 0);
     for (unsigned i = 0; i < DIRS; i++) {
         char path[] = {(char)('a' + (int)i), '/', 'k', 's', '\0'}, root[] = {path[0], '\0'}, table[] = "a" TABLE;

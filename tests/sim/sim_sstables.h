@@ -18,9 +18,9 @@
 
 #define SIM_SSTABLE_DIRS "a:b" /* two nodes */
 
-/* Before the daemon's start: makes the directories, and some SSTables. `faults`: BF.FIND may be refused, and files may
- * not be read. */
-void sim_sstables_begin(struct model *model, bool shown);
+/* Before the daemon's start: makes the directories, and some SSTables. `starves`: the daemon's thread of SSTables may
+ * lack memory, and lose some of it. */
+void sim_sstables_begin(struct model *model, bool shown, bool starves);
 void sim_sstables_connect(void);
 
 /* A few operations, and maybe a question. */

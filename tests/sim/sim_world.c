@@ -568,7 +568,7 @@ void sim_live(struct sim_life *life)
     world.model->scarce = life->memory != MEMORY_FREE;
     world.model->maybe = life->memory == MEMORY_MAYBE;
     if (life->sstables)
-        sim_sstables_begin(world.model, life->shown);
+        sim_sstables_begin(world.model, life->shown, !life->last);
     start(life);
     life->booted = false;
     connect_all();

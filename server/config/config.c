@@ -143,19 +143,15 @@ static int refuse(const struct config_row *row, enum config_fault fault, struct 
     char text[ERRBUF_SIZE];
     int len = value.len < 64 ? (int)value.len : 64;
 
-    if (source == CONFIG_RUNTIME) {
-        config_fault_redis(row, fault, text, sizeof(text));
+    config_fault_text(row, fault, text, sizeof(text));
+    if (source == CONFIG_RUNTIME)
         errbuf_set(err, "CONFIG SET failed (possibly related to argument '%s') - %s", row->name, text);
-    } else if (fault == FAULT_NO_MEMORY) {
-        errbuf_set(err, "'%s': out of memory", row->name);
-    } else {
-        config_fault_text(row, text, sizeof(text));
-        if (row->flags & CONFIG_SECRET || row->type == CONFIG_STRING || row->type == CONFIG_USERS)
-            errbuf_set(err, "'%s' %s", row->name, text);
-        else
-            errbuf_set(err, "'%s' %s, not '%.*s%s'", row->name, text, len, value.ptr ? value.ptr : "",
-                       value.len > 64 ? "..." : "");
-    }
+    else if (fault == FAULT_NO_MEMORY || row->flags & CONFIG_SECRET || row->type == CONFIG_STRING ||
+             row->type == CONFIG_USERS)
+        errbuf_set(err, "'%s': %s", row->name, text);
+    else
+        errbuf_set(err, "'%s': %s (given: '%.*s%s')", row->name, text, len, value.ptr ? value.ptr : "",
+                   value.len > 64 ? "..." : "");
     return fault == FAULT_NO_MEMORY ? -ENOMEM : CONFIG_REFUSED;
 }
 

@@ -80,7 +80,4 @@ bool config_value_copy(const struct config_row *row, const void *value, void *co
 void config_value_free(const struct config_row *row, void *value);                       /* a zeroed value is fine */
 
 /* The fault as Redis words it: "argument must be a memory value". */
-void config_fault_redis(const struct config_row *row, enum config_fault fault, char *text_out, size_t size);
-
-/* The rule in the words of our own messages: "must be 'yes' or 'no'". */
-void config_fault_text(const struct config_row *row, char *text_out, size_t size);
+void config_fault_text(const struct config_row *row, enum config_fault fault, char *text_out, size_t size);

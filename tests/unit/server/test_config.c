@@ -176,7 +176,7 @@ Test(config, integers_are_strict)
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         char expected[128];
 
-        snprintf(expected, sizeof(expected), "'timeout' must be an integer from 0 to 2147483647, not '%s'", bad[i]);
+        snprintf(expected, sizeof(expected), "'timeout': argument couldn't be parsed into an integer (given: '%s')", bad[i]);
         refuses("timeout", bad[i], expected);
         runtime_refusal(
             "timeout", bad[i],
@@ -216,7 +216,7 @@ Test(config, memory_values_have_units)
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         char expected[128];
 
-        snprintf(expected, sizeof(expected), "'maxmemory' must be a number of bytes (1024, 64kb, 1gb ...), not '%s'",
+        snprintf(expected, sizeof(expected), "'maxmemory': argument must be a memory value (given: '%s')",
                  bad[i]);
         refuses("maxmemory", bad[i], expected);
         runtime_refusal(
@@ -224,12 +224,10 @@ Test(config, memory_values_have_units)
             "CONFIG SET failed (possibly related to argument 'maxmemory') - argument must be a memory value");
     }
     refuses("proto-inline-max-size", "63",
-            "'proto-inline-max-size' must be a number of bytes (1024, 64kb, 1gb ...) of at least 64 and at most 16mb, "
-            "not '63'");
+            "'proto-inline-max-size': argument must be between 64 and 16777216 inclusive (given: '63')");
     refuses(
         "proto-inline-max-size", "16385kb",
-        "'proto-inline-max-size' must be a number of bytes (1024, 64kb, 1gb ...) of at least 64 and at most 16mb, not "
-        "'16385kb'");
+        "'proto-inline-max-size': argument must be between 64 and 16777216 inclusive (given: '16385kb')");
 }
 
 /* yes and no, nothing else. */
@@ -238,9 +236,9 @@ Test(config, booleans_are_yes_or_no)
     accepts("protected-mode", "no", "no");
     accepts("protected-mode", "YES", "yes");
     cr_assert(cfg.network.protected_mode);
-    refuses("protected-mode", "true", "'protected-mode' must be 'yes' or 'no', not 'true'");
-    refuses("protected-mode", "", "'protected-mode' must be 'yes' or 'no', not ''");
-    refuses("protected-mode", "yess", "'protected-mode' must be 'yes' or 'no', not 'yess'");
+    refuses("protected-mode", "true", "'protected-mode': argument must be 'yes' or 'no' (given: 'true')");
+    refuses("protected-mode", "", "'protected-mode': argument must be 'yes' or 'no' (given: '')");
+    refuses("protected-mode", "yess", "'protected-mode': argument must be 'yes' or 'no' (given: 'yess')");
     runtime_refusal(
         "protected-mode", "1",
         "CONFIG SET failed (possibly related to argument 'protected-mode') - argument must be 'yes' or 'no'");
@@ -266,8 +264,8 @@ Test(config, words_are_those_of_the_row)
     cr_assert_eq(cfg.process.loglevel, LOG_LEVEL_NOTHING);
     accepts("quarantined-filters", "maybe", "maybe");
     cr_assert_eq(cfg.data.quarantined_filters, QUARANTINE_MAYBE);
-    refuses("loglevel", "loud", "'loglevel' must be one of debug, verbose, notice, warning, nothing, not 'loud'");
-    refuses("appendfsync", "sometimes", "'appendfsync' must be one of always, everysec, no, not 'sometimes'");
+    refuses("loglevel", "loud", "'loglevel': argument(s) must be one of the following: debug, verbose, notice, warning, nothing (given: 'loud')");
+    refuses("appendfsync", "sometimes", "'appendfsync': argument(s) must be one of the following: always, everysec, no (given: 'sometimes')");
     runtime_refusal(
         "maxmemory-policy", "allkeys-lru",
         "CONFIG SET failed (possibly related to argument 'maxmemory-policy') - argument(s) must be one of the "
@@ -288,7 +286,7 @@ Test(config, rates_are_between_zero_and_one)
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         char expected[128];
 
-        snprintf(expected, sizeof(expected), "'bf-error-rate' must be a number above 0 and below 1, not '%s'", bad[i]);
+        snprintf(expected, sizeof(expected), "'bf-error-rate': argument must be a number above 0 and below 1 (given: '%s')", bad[i]);
         refuses("bf-error-rate", bad[i], expected);
     }
     runtime_refusal(
@@ -306,7 +304,7 @@ Test(config, event_letters)
     accepts("notify-keyspace-events", "xxgK", "gxK");
     accepts("notify-keyspace-events", "", "");
     refuses("notify-keyspace-events", "KQ",
-            "'notify-keyspace-events' must be letters out of Ag$lshzxeKEtmdn, not 'KQ'");
+            "'notify-keyspace-events': Invalid event class character. Use 'Ag$lshzxeKEtmdn'. (given: 'KQ')");
     runtime_refusal("notify-keyspace-events", "a",
                     "CONFIG SET failed (possibly related to argument 'notify-keyspace-events') - Invalid event class "
                     "character. Use 'Ag$lshzxeKEtmdn'.");
@@ -354,7 +352,7 @@ Test(config, save_rules_are_pairs)
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         char expected[128];
 
-        snprintf(expected, sizeof(expected), "'save' must be pairs of seconds (at least 1) and changes, not '%s'",
+        snprintf(expected, sizeof(expected), "'save': Invalid save parameters (given: '%s')",
                  bad[i]);
         refuses("save", bad[i], expected);
         runtime_refusal("save", bad[i],
@@ -378,11 +376,11 @@ Test(config, bind_takes_addresses)
     accepts("bind", many, many);
     strcat(many, " ::1");
     cr_assert_eq(set("bind", many, CONFIG_FILE), CONFIG_REFUSED);
-    refuses("bind", "localhost", "'bind' must be at most 16 numeric IP addresses, * or ::*, not 'localhost'");
-    refuses("bind", "127.0.0.1 -", "'bind' must be at most 16 numeric IP addresses, * or ::*, not '127.0.0.1 -'");
-    refuses("bind", "fe80::1%", "'bind' must be at most 16 numeric IP addresses, * or ::*, not 'fe80::1%'");
-    refuses("bind", "127.0.0.1%lo", "'bind' must be at most 16 numeric IP addresses, * or ::*, not '127.0.0.1%lo'");
-    refuses("bind", "1.2.3.256", "'bind' must be at most 16 numeric IP addresses, * or ::*, not '1.2.3.256'");
+    refuses("bind", "localhost", "'bind': argument must be at most 16 numeric IP addresses, * or ::* (given: 'localhost')");
+    refuses("bind", "127.0.0.1 -", "'bind': argument must be at most 16 numeric IP addresses, * or ::* (given: '127.0.0.1 -')");
+    refuses("bind", "fe80::1%", "'bind': argument must be at most 16 numeric IP addresses, * or ::* (given: 'fe80::1%')");
+    refuses("bind", "127.0.0.1%lo", "'bind': argument must be at most 16 numeric IP addresses, * or ::* (given: '127.0.0.1%lo')");
+    refuses("bind", "1.2.3.256", "'bind': argument must be at most 16 numeric IP addresses, * or ::* (given: '1.2.3.256')");
 }
 
 /* The mode of the Unix socket is octal in both directions. */
@@ -391,8 +389,8 @@ Test(config, socket_mode_is_octal)
     accepts("unixsocketperm", "700", "700");
     cr_assert_eq(cfg.network.unixsocketperm, 0700);
     accepts("unixsocketperm", "0770", "770");
-    refuses("unixsocketperm", "780", "'unixsocketperm' must be an octal number from 0 to 777, not '780'");
-    refuses("unixsocketperm", "1000", "'unixsocketperm' must be an octal number from 0 to 777, not '1000'");
+    refuses("unixsocketperm", "780", "'unixsocketperm': argument couldn't be parsed as an octal number (given: '780')");
+    refuses("unixsocketperm", "1000", "'unixsocketperm': argument must be between 0 and 777 inclusive (given: '1000')");
 }
 
 /* Strings are any bytes but NUL, and long ones too. */
@@ -406,7 +404,7 @@ Test(config, strings_hold_any_bytes_but_nul)
     cr_assert_eq(set("logfile", longest, CONFIG_FILE), CONFIG_OK);
     cr_assert_eq(strlen(cfg.process.logfile), 100000);
     cr_assert_eq(config_set(&cfg, slice_of("dir"), (struct slice){"a\0b", 3}, CONFIG_FILE, &err), CONFIG_REFUSED);
-    cr_assert_str_eq(err.text, "'dir' must not contain a NUL byte");
+    cr_assert_str_eq(err.text, "'dir': argument must not contain a NUL byte");
     cr_assert_str_eq(cfg.data.dir, "./data");
     cr_assert_eq(config_set(&cfg, slice_of("requirepass"), (struct slice){NULL, 0}, CONFIG_RUNTIME, &err), CONFIG_OK);
     cr_assert_str_eq(cfg.network.requirepass.ptr, "");
@@ -426,7 +424,7 @@ Test(config, a_password_is_never_longer_than_what_auth_may_send)
         cr_assert_eq(config_set(&cfg, slice_of("requirepass"), password, CONFIG_RUNTIME, &err), expected, "%zu", len);
         cr_assert_eq(config_set(&cfg, slice_of("requirepass"), password, CONFIG_FILE, &err), expected, "%zu", len);
     }
-    cr_assert_str_eq(err.text, "'requirepass' must have at most 1024 bytes");
+    cr_assert_str_eq(err.text, "'requirepass': argument must have at most 1024 bytes");
     cr_assert_eq(strlen(cfg.network.requirepass.ptr), CONFIG_MAX_SECRET);
 }
 

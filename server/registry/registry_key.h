@@ -74,11 +74,5 @@ int registry_database_clear(struct registry *registry, unsigned database, size_t
 uint64_t registry_database_scan(const struct registry *registry, unsigned database, uint64_t cursor, size_t count,
                                 void (*visit)(void *ctx, struct slice key, struct entry *entry), void *ctx);
 
-/* Returns a random filter of the database, each equally likely. `random` is a state that the caller has seeded. The key
- * is valid until the reader goes offline. False if a bounded number of attempts has met none, as with few filters or
- * many expired ones; the caller then sweeps. */
-bool registry_database_random(const struct registry *registry, unsigned database, uint64_t *random,
-                              struct slice *key_out);
-
 /* The highest of the clients' numbers that has a filter; 0: none has, or only 0. */
 unsigned registry_highest_number(const struct registry *registry);

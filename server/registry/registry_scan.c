@@ -187,47 +187,6 @@ int registry_put_in_order(struct registry *r)
     return built ? 0 : -ENOMEM;
 }
 
-/* ---- one at random ---- */
-
-#define RANDOM_ATTEMPTS  1000 /* a few microseconds */
-#define RANDOM_MIN_COUNT 64   /* with fewer filters most shards are empty */
-
-static uint64_t next_random(uint64_t *state)
-{
-    uint64_t z = *state += UINT64_C(0x9e3779b97f4a7c15);
-    z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-    z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
-    return z ^ z >> 31;
-}
-
-/* Chooses a place among equally many in each shard, for tables of any size, until one has an entry: so all entries are
- * equally likely. Tables have few more slots than entries, or the minimum. After deletions they may have up to eight
- * times as many; then each shard is equally likely, and shards have about equally many names. */
-bool registry_database_random(const struct registry *r, unsigned database, uint64_t *random, struct slice *key_out)
-{
-    const struct keyspace *space = registry_space(r, database);
-    size_t count = registry_database_count(r, database);
-    if (count < RANDOM_MIN_COUNT)
-        return false;
-    uint64_t common = count / SHARD_COUNT * 3 > TABLE_MIN ? count / SHARD_COUNT * 3 : TABLE_MIN;
-    for (unsigned i = 0; i < RANDOM_ATTEMPTS; i++) {
-        uint64_t place = next_random(random);
-        const struct table *table = atomic_load_explicit(&space->shards[hash_shard(place)], memory_order_acquire);
-        if (!table)
-            continue;
-        uint64_t range = table->size > common ? table->size : common;
-        place = (uint64_t)((unsigned __int128)(place << SHARD_BITS) * range >> 64);
-        if (place >= table->size)
-            continue;
-        uint64_t slot = atomic_load_explicit(&table->slots[place], memory_order_acquire);
-        if (!slot_holds_entry(slot) || registry_is_over(r, slot_entry(slot)))
-            continue;
-        *key_out = entry_name(slot_entry(slot));
-        return true;
-    }
-    return false;
-}
-
 /* ---- ageing ---- */
 
 #define AGE_MAX UINT16_C(0x8000)

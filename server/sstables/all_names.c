@@ -88,19 +88,17 @@ size_t all_names_walk(const struct registry *own, const struct sstables *sstable
 
 /* ---- in other orders ---- */
 
-#define OTHERS (UINT64_C(1) << 48) /* in a cursor: the data directory's are done */
-
 uint64_t all_names_scan(const struct registry *own, const struct sstables *sstables, unsigned database, uint64_t cursor,
                         size_t count, void (*visit)(void *ctx, struct slice key, struct entry *entry), void *ctx)
 {
     const struct registry *registry = others(sstables, database);
-    uint64_t next = cursor < OTHERS ? registry_database_scan(own, database, cursor, count, visit, ctx) : 0;
+    uint64_t next = cursor < ALL_NAMES_OTHERS ? registry_database_scan(own, database, cursor, count, visit, ctx) : 0;
     if (next || !registry)
         return next;
-    if (cursor < OTHERS)
-        return OTHERS;
-    next = registry_database_scan(registry, 0, cursor - OTHERS, count, visit, ctx);
-    return next ? OTHERS + next : 0;
+    if (cursor < ALL_NAMES_OTHERS)
+        return ALL_NAMES_OTHERS;
+    next = registry_database_scan(registry, 0, cursor - ALL_NAMES_OTHERS, count, visit, ctx);
+    return next ? ALL_NAMES_OTHERS + next : 0;
 }
 
 static size_t count_in(const struct registry *registry)
@@ -111,14 +109,4 @@ static size_t count_in(const struct registry *registry)
 size_t all_names_count(const struct registry *own, const struct sstables *sstables, unsigned database)
 {
     return registry_database_count(own, database) + count_in(others(sstables, database));
-}
-
-bool all_names_random(const struct registry *own, const struct sstables *sstables, unsigned database, uint64_t *random,
-                      struct slice *key_out)
-{
-    const struct registry *registry = others(sstables, database);
-    size_t n = registry_database_count(own, database), nothers = count_in(registry);
-    if (nothers == 0 || *random % (n + nothers) < n)
-        return registry_database_random(own, database, random, key_out);
-    return registry_database_random(registry, 0, random, key_out) && !registry_lookup(own, *key_out);
 }

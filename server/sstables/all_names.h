@@ -13,13 +13,12 @@ size_t all_names_walk(const struct registry *own, const struct sstables *sstable
                       const struct slice *after, size_t max,
                       void (*visit)(void *ctx, struct slice key, struct entry *entry), void *ctx);
 
+/* In a cursor: the names of the data directory are done. */
+#define ALL_NAMES_OTHERS (UINT64_C(1) << 48)
+
 /* registry_database_scan() of both. A name that is in one of them throughout a sweep is visited, in both twice. */
 uint64_t all_names_scan(const struct registry *own, const struct sstables *sstables, unsigned database, uint64_t cursor,
                         size_t count, void (*visit)(void *ctx, struct slice key, struct entry *entry), void *ctx);
 
 /* How many there are, with names that have expired and are not removed yet. Names that are in both count twice. */
 size_t all_names_count(const struct registry *own, const struct sstables *sstables, unsigned database);
-
-/* registry_database_random() of both. Also false if the name drawn is in both. */
-bool all_names_random(const struct registry *own, const struct sstables *sstables, unsigned database, uint64_t *random,
-                      struct slice *key_out);

@@ -10,7 +10,6 @@
 #include <time.h>
 
 #include "registry.h"
-#include "registry_key.h"
 #include "registry_effect.h"
 #include "registry_rig.h"
 #include "registry_walk.h"
@@ -220,8 +219,6 @@ static void on_scanned(void *ctx, struct slice name, struct entry *entry)
 
 static void *scanner(void *arg)
 {
-    struct slice name;
-    uint64_t random = 5;
     (void)arg;
     rcu_reader_begin();
     while (atomic_load(&running_writers)) {
@@ -230,7 +227,6 @@ static void *scanner(void *arg)
         do {
             rcu_reader_online();
             cursor = registry_scan(registry, cursor, 50, on_scanned, &n);
-            registry_database_random(registry, 0, &random, &name);
             rcu_reader_offline();
         } while (cursor);
         EXPECT(n == SAFE, "a sweep returned %u of %u names that are always there", n, SAFE);

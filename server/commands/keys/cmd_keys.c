@@ -287,12 +287,13 @@ static int64_t to_seconds(int64_t ms)
     return ms / 1000 + (ms % 1000 >= 500);
 }
 
-/* Replies to TTL and the like: -2 without a filter, -1 if it never expires. */
-static void reply_time(struct command_ctx *ctx, int64_t base_ms, bool seconds)
+/* TTL, PTTL, EXPIRETIME, PEXPIRETIME: -2 without a filter, -1 if it never expires. */
+void cmd_ttl(struct command_ctx *ctx)
 {
     const struct registry *registry = ctx->server->registry;
+    bool milliseconds = ctx->command->name[0] == 'p', absolute = strstr(ctx->command->name, "time");
     struct slice name = command_arg(ctx, 1);
-    int64_t expires_ms;
+    int64_t expires_ms, base_ms = absolute ? 0 : clock_unix_ms();
     if (!registry_find_expiry(registry, registry_hash(registry, name), name, &expires_ms)) {
         reply_integer(ctx->reply, sstables_find(ctx->server->sstables, name) ? -1 : -2);
         return;
@@ -302,27 +303,7 @@ static void reply_time(struct command_ctx *ctx, int64_t base_ms, bool seconds)
         return;
     }
     int64_t ms = expires_ms > base_ms ? expires_ms - base_ms : 0;
-    reply_integer(ctx->reply, seconds ? to_seconds(ms) : ms);
-}
-
-void cmd_ttl(struct command_ctx *ctx)
-{
-    reply_time(ctx, clock_unix_ms(), true);
-}
-
-void cmd_pttl(struct command_ctx *ctx)
-{
-    reply_time(ctx, clock_unix_ms(), false);
-}
-
-void cmd_expiretime(struct command_ctx *ctx)
-{
-    reply_time(ctx, 0, true);
-}
-
-void cmd_pexpiretime(struct command_ctx *ctx)
-{
-    reply_time(ctx, 0, false);
+    reply_integer(ctx->reply, milliseconds ? ms : to_seconds(ms));
 }
 
 #define OUT_OF_RANGE "ERR DB index is out of range"

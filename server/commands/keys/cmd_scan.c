@@ -26,6 +26,7 @@
 #define PREFIX_NAMES      1000 /* if no more names have the pattern's beginning, one SCAN checks all of them */
 #define TURN_MS           5
 #define SWEEP_COUNT       4096 /* RANDOMKEY goes through all names on the loop if they are no more */
+#define SWEEP_STEP        256  /* names among which it draws otherwise */
 
 /* A compiled pattern takes 10 kB, and its time for each name grows with its length: very long ones are refused. */
 static bool pattern_fits(struct command_ctx *ctx, struct slice pattern)
@@ -329,7 +330,7 @@ static void reply_name(struct reply *reply, struct slice key)
 }
 
 /* The names stay valid: this thread does not go offline meanwhile. */
-static void random_by_sweep(struct server *server, unsigned database, struct reply *reply, uint64_t random)
+static void random_of_all(struct server *server, unsigned database, struct reply *reply, uint64_t random)
 {
     struct lottery lottery = {.random = random};
     uint64_t cursor = 0;
@@ -344,25 +345,30 @@ static void random_by_sweep(struct server *server, unsigned database, struct rep
 
 static void random_job(struct command_job *job)
 {
-    random_by_sweep(job->server, job->database, &job->reply, *(uint64_t *)job->data);
+    random_of_all(job->server, job->database, &job->reply, *(uint64_t *)job->data);
 }
 
+/* Among many names, one of a part that begins anywhere in the order of the hashes. */
 void cmd_randomkey(struct command_ctx *ctx)
 {
+    struct lottery lottery = {0};
     uint64_t random = 0;
-    struct slice key;
     if (getrandom(&random, sizeof(random), 0) != (ssize_t)sizeof(random))
         random = (uint64_t)clock_ms();
     const struct registry *registry = ctx->server->registry;
     const struct sstables *sstables = ctx->server->sstables;
-    if (all_names_random(registry, sstables, ctx->database, &random, &key)) {
-        reply_name(ctx->reply, key);
+    size_t all = all_names_count(registry, sstables, ctx->database);
+    if (all <= SWEEP_COUNT) {
+        random_of_all(ctx->server, ctx->database, ctx->reply, random);
         return;
     }
-    if (all_names_count(registry, sstables, ctx->database) <= SWEEP_COUNT) {
-        random_by_sweep(ctx->server, ctx->database, ctx->reply, random);
-        return;
-    }
-    /* Nearly all have expired and are being removed. */
-    command_defer_copy(ctx, random_job, &random, sizeof(random));
+    lottery.random = random;
+    uint64_t base = random % all < registry_database_count(registry, ctx->database) ? 0 : ALL_NAMES_OTHERS;
+    uint64_t end = all_names_scan(registry, sstables, ctx->database, base + (random >> 16), SWEEP_STEP, draw, &lottery);
+    if (end == 0 || end == ALL_NAMES_OTHERS) /* the order goes on at its beginning */
+        (void)all_names_scan(registry, sstables, ctx->database, base, SWEEP_STEP, draw, &lottery);
+    if (lottery.met)
+        reply_name(ctx->reply, lottery.kept);
+    else /* nearly all have expired and are being removed */
+        command_defer_copy(ctx, random_job, &random, sizeof(random));
 }

@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include "expiry_rig.h"
-#include "registry_key.h"
 #include "registry_walk.h"
 
 TestSuite(expiry_more, .init = rig_setup, .fini = rig_teardown, .timeout = 120);
@@ -169,7 +168,6 @@ Test(expiry_more, quarantined)
     cr_expect_eq(registry_quarantined(registry), 0);
 }
 
-#define DRAWS 200000
 
 /* Expired filters count for a scan's limit: a call ends soon with any number of them. */
 Test(expiry_more, scan_is_bounded_among_expired)
@@ -183,33 +181,6 @@ Test(expiry_more, scan_is_bounded_among_expired)
     scanned = 0;
     cr_expect_neq(registry_scan(registry, 0, 100, count_scanned, NULL), 0);
     cr_expect_eq(scanned, 0);
-}
-
-/* Every name is equally likely, within chance, and an expired one is never drawn. */
-Test(expiry_more, random_names)
-{
-    enum { LIVE = 1000 };
-    static unsigned drawn[2 * LIVE];
-    uint64_t random = 42;
-    struct slice name;
-    cr_expect_not(registry_database_random(registry, 0, &random, &name), "nobody is there");
-    for (unsigned i = 0; i < 2 * LIVE; i++) {
-        struct entry *entry;
-        cr_assert_eq(registry_create_filter(registry, name_of(i), 0, small_class, &entry, NULL), REGISTRY_OK);
-        if (i >= LIVE)
-            registry_expire(registry, name_of(i), 1100, 0);
-    }
-    now = 1100;
-    for (unsigned i = 0; i < DRAWS; i++) {
-        char copy[32];
-        cr_assert(registry_database_random(registry, 0, &random, &name));
-        snprintf(copy, sizeof(copy), "%.*s", (int)name.len, name.ptr);
-        drawn[strtoul(copy + 1, NULL, 10)]++;
-    }
-    for (unsigned i = 0; i < LIVE; i++) /* 200 expected, standard deviation 14 */
-        cr_expect(drawn[i] > 100 && drawn[i] < 300, "f%u was drawn %u times", i, drawn[i]);
-    for (unsigned i = LIVE; i < 2 * LIVE; i++)
-        cr_expect_eq(drawn[i], 0, "f%u has expired", i);
 }
 
 #define DAY_MS (INT64_C(24) * 60 * 60 * 1000)

@@ -1,6 +1,5 @@
 #include "monitors.h"
 
-#include <stdlib.h>
 #include <sys/resource.h>
 
 #include "bloom_filter.h"
@@ -23,7 +22,6 @@ int monitors_init(struct monitors *monitors, unsigned max_workers)
 
 void monitors_deinit(struct monitors *monitors)
 {
-    free(atomic_load(&monitors->totals));
     counters_destroy(monitors->counters);
     slowlog_destroy(monitors->slowlog);
     lock_deinit(&monitors->lock);
@@ -105,31 +103,23 @@ static void walk(struct server *server, struct bf_totals *totals)
     totals->walk_ms = totals->counted_ms - started_ms;
 }
 
-static int reclaim(void *totals)
-{
-    free(totals);
-    return 0;
-}
-
 /* A caller that comes during a walk gets the totals before it. Each of the first callers makes its own walk. */
 void server_bf_totals(struct server *server, struct bf_totals *totals_out)
 {
     struct monitors *monitors = &server->stats;
-    const struct bf_totals *last = atomic_load(&monitors->totals);
-    int64_t age_ms = last ? clock_ms() - last->counted_ms : 0;
-    bool fresh = last && last->counted_ms != 0 && last->walk_ms > 0 &&
-                 (age_ms < last->walk_ms * TOTALS_PER_WALK || age_ms < TOTALS_MIN_MS);
-    if (fresh || (last && atomic_exchange(&monitors->counts_totals, true))) {
-        *totals_out = *last;
+    lock_take(&monitors->lock);
+    const struct bf_totals last = monitors->totals;
+    int64_t age_ms = clock_ms() - last.counted_ms;
+    bool fresh = last.walk_ms > 0 && (age_ms < last.walk_ms * TOTALS_PER_WALK || age_ms < TOTALS_MIN_MS);
+    bool counts = !fresh && (last.counted_ms == 0 || !monitors->counts_totals);
+    monitors->counts_totals |= counts;
+    lock_give(&monitors->lock);
+    *totals_out = last;
+    if (!counts)
         return;
-    }
     walk(server, totals_out);
-    struct bf_totals *made = malloc(sizeof(*made));
-    if (made) {
-        *made = *totals_out;
-        made = atomic_exchange(&monitors->totals, made);
-        if (made)
-            reclaimer_defer(server->reclaimer, reclaim, made, 0);
-    }
-    atomic_store(&monitors->counts_totals, false);
+    lock_take(&monitors->lock);
+    monitors->totals = *totals_out;
+    monitors->counts_totals = false;
+    lock_give(&monitors->lock);
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "counters.h"
@@ -24,13 +25,13 @@ struct bf_totals {
 };
 
 struct monitors {
-    struct lock lock;          /* of slowlog */
+    struct lock lock;          /* of the slow log and of the totals */
     struct counters *counters; /* of all threads */
     struct slowlog *slowlog;
-    _Atomic(struct bf_totals *) totals; /* the last ones; NULL: never counted. Replaced as a whole, under RCU */
-    atomic_bool counts_totals;          /* a thread is making new ones */
-    _Atomic uint64_t grown_base;        /* bloom_pool_growths() at the last CONFIG RESETSTAT */
-    _Atomic uint64_t peak_bytes;        /* the highest memory_used() so far */
+    struct bf_totals totals;   /* the last ones */
+    bool counts_totals;        /* a thread is making new ones */
+    _Atomic uint64_t grown_base; /* bloom_pool_growths() at the last CONFIG RESETSTAT */
+    _Atomic uint64_t peak_bytes; /* the highest memory_used() so far */
 };
 
 /* 0 or -ENOMEM; deinit in any case. */

@@ -16,13 +16,11 @@
 #include "filter_table.h"
 #include "history.h"
 #include "facts.h"
-#include "histogram.h"
 #include "json.h"
 #include "server.h"
 #include "slowlog.h"
 #include "version.h"
 
-#define COMMANDS_SHOWN 20
 #define SLOWLOG_SHOWN  32 /* entries, written under a lock that workers want: a third of a millisecond at most */
 #define DENIALS_SHOWN  64
 #define CLIENTS_BYTES  ((size_t)1 << 20) /* some 3,000 clients, the oldest */
@@ -48,72 +46,17 @@ static void numbers(const struct facts *f, struct buf *out)
     json_end(out, '}');
 }
 
-struct command_calls {
-    size_t index;
-    uint64_t calls;
-};
-
-static int by_calls(const void *a, const void *b)
-{
-    const struct command_calls *x = a, *y = b;
-    return (x->calls < y->calls) - (x->calls > y->calls);
-}
-
-static void write_command(struct server *server, const struct stats *stats, size_t i, struct buf *out)
-{
-    struct histogram histogram;
-    uint64_t calls = stats_get(&stats->calls[i]);
-    json_begin(out, NULL, '{');
-    json_str(out, "name", command_row(i)->full_name);
-    json_count(out, "calls", calls);
-    json_count(out, "failed", stats_get(&stats->failed[i]));
-    json_count(out, "rejected", stats_get(&stats->rejected[i]));
-    json_real(out, "meanUs", calls ? (double)stats_get(&stats->time_ns[i]) / 1000 / (double)calls : 0);
-    if (server_config(server)->process.latency_tracking && counters_histogram(server->stats.counters, i, &histogram)) {
-        json_real(out, "p50Us", (double)histogram_percentile(&histogram, 50) / 1000);
-        json_real(out, "p99Us", (double)histogram_percentile(&histogram, 99) / 1000);
-        json_real(out, "p999Us", (double)histogram_percentile(&histogram, 99.9) / 1000);
-    }
-    json_end(out, '}');
-}
-
-/* The commands that are called most. */
-static void commands(struct server *server, const struct stats *stats, struct buf *out)
-{
-    struct command_calls called[STATS_MAX_COMMANDS];
-    size_t n = 0;
-    for (size_t i = 0; command_row(i); i++)
-        if (stats_get(&stats->calls[i]) + stats_get(&stats->rejected[i]) > 0)
-            called[n++] = (struct command_calls){i, stats_get(&stats->calls[i])};
-    qsort(called, n, sizeof(called[0]), by_calls);
-    json_begin(out, "commands", '[');
-    for (size_t i = 0; i < n && i < COMMANDS_SHOWN; i++)
-        write_command(server, stats, called[i].index, out);
-    json_end(out, ']');
-}
-
-static void errors(const struct errorstats *all, struct buf *out)
-{
-    size_t used = atomic_load_explicit(&all->used, memory_order_relaxed);
-    json_begin(out, "errors", '[');
-    for (size_t i = 0; i < used; i++) {
-        json_begin(out, NULL, '{');
-        json_str(out, "code", all->rows[i].code);
-        json_count(out, "count", stats_get(&all->rows[i].count));
-        json_end(out, '}');
-    }
-    json_end(out, ']');
-}
-
 void api_overview(const struct web *web, struct buf *out)
 {
     struct server *server = web->server;
     struct facts *facts = calloc(1, sizeof(*facts)); /* without the totals, which nobody looks at */
     char host[HOST_NAME_MAX + 1] = "";
+    struct buf lines;
     if (!facts) {
         out->failed = true;
         return;
     }
+    buf_init(&lines, SIZE_MAX);
     gethostname(host, sizeof(host) - 1);
     facts_gather(server, facts);
     json_begin(out, NULL, '{');
@@ -127,9 +70,11 @@ void api_overview(const struct web *web, struct buf *out)
     json_str(out, "saveError", facts->saves.last_error);
     json_str(out, "logError", facts->log.failed ? facts->log.reason.text : "");
     numbers(facts, out);
-    commands(server, &facts->stats, out);
-    errors(&facts->errors, out);
+    facts_of_commands(facts, &lines);
+    json_text(out, "commands", (struct slice){buf_head(&lines), buf_len(&lines)});
     json_end(out, '}');
+    out->failed |= buf_failed(&lines);
+    buf_deinit(&lines);
     free(facts);
 }
 

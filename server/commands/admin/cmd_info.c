@@ -29,7 +29,7 @@
 #include "version.h"
 
 struct info {
-    struct facts facts;
+    const struct facts *facts;
     struct buf *out;
 };
 
@@ -77,8 +77,8 @@ static const char *policy_name(const struct facts *f)
 
 static void listeners(struct info *info)
 {
-    const struct config *cfg = info->facts.config;
-    const struct server *server = info->facts.server;
+    const struct config *cfg = info->facts->config;
+    const struct server *server = info->facts->server;
     char text[1024] = "";
     size_t used = 0, n = 0;
 
@@ -98,9 +98,9 @@ static void worker_connections(struct info *info)
     char text[2048] = "";
     size_t used = 0;
 
-    for (unsigned i = 0; i < info->facts.server->threads.nworkers && used < sizeof(text); i++)
+    for (unsigned i = 0; i < info->facts->server->threads.nworkers && used < sizeof(text); i++)
         used += (size_t)snprintf(text + used, sizeof(text) - used, "%s%u", i ? "," : "",
-                                 host_connections(info->facts.server, i));
+                                 host_connections(info->facts->server, i));
     info_line(info, "worker_connections:%s", text);
 }
 
@@ -110,7 +110,7 @@ static void list_ids(struct info *info, const char *field, list_keys *list)
 {
     uint64_t ids[KEY_FILE_KEYS];
     char text[KEY_FILE_KEYS * 17 + 1] = ""; /* 16 digits and a comma */
-    size_t n = list(info->facts.server->pool, ids, KEY_FILE_KEYS);
+    size_t n = list(info->facts->server->pool, ids, KEY_FILE_KEYS);
 
     for (size_t i = 0; i < n; i++)
         snprintf(text + i * 17, sizeof(text) - i * 17, "%016" PRIx64 "%s", ids[i], i + 1 < n ? "," : "");
@@ -179,7 +179,7 @@ static void line_zeros(struct info *info, const char *names)
 /* A value is read only if its section is wanted. */
 static void write_section(struct info *info, enum info_section wanted)
 {
-    const struct facts *f = &info->facts;
+    const struct facts *f = info->facts;
     char text[TEXT_SIZE];
 #define NUMBER(section, name, format, value) \
     if (wanted == INFO_##section)            \
@@ -204,8 +204,8 @@ static void commandstats(struct info *info)
     const struct command *row;
 
     for (size_t i = 0; (row = command_row(i)) != NULL; i++) {
-        uint64_t calls = stats_get(&info->facts.stats.calls[i]), ns = stats_get(&info->facts.stats.time_ns[i]);
-        uint64_t rejected = stats_get(&info->facts.stats.rejected[i]), failed = stats_get(&info->facts.stats.failed[i]);
+        uint64_t calls = stats_get(&info->facts->stats.calls[i]), ns = stats_get(&info->facts->stats.time_ns[i]);
+        uint64_t rejected = stats_get(&info->facts->stats.rejected[i]), failed = stats_get(&info->facts->stats.failed[i]);
 
         if (calls + rejected + failed > 0)
             info_line(info,
@@ -218,10 +218,10 @@ static void commandstats(struct info *info)
 
 static void errorstats(struct info *info)
 {
-    size_t used = atomic_load_explicit(&info->facts.errors.used, memory_order_relaxed);
+    size_t used = atomic_load_explicit(&info->facts->errors.used, memory_order_relaxed);
 
     for (size_t i = 0; i < used; i++) {
-        const struct errorstats_row *row = &info->facts.errors.rows[i];
+        const struct errorstats_row *row = &info->facts->errors.rows[i];
         uint64_t count = atomic_load_explicit(&row->count, memory_order_relaxed);
         if (count > 0)
             info_line(info, "errorstat_%s:count=%" PRIu64, row->code, count);
@@ -234,8 +234,8 @@ static void latencystats(struct info *info)
     struct histogram histogram;
 
     for (size_t i = 0; (row = command_row(i)) != NULL; i++) {
-        if (!info->facts.config->process.latency_tracking ||
-            !counters_histogram(info->facts.server->stats.counters, i, &histogram))
+        if (!info->facts->config->process.latency_tracking ||
+            !counters_histogram(info->facts->server->stats.counters, i, &histogram))
             continue;
         info_line(info, "latency_percentiles_usec_%s:p50=%.3f,p99=%.3f,p99.9=%.3f", row->full_name,
                   (double)histogram_percentile(&histogram, 50) / 1000,
@@ -244,12 +244,20 @@ static void latencystats(struct info *info)
     }
 }
 
+void facts_of_commands(const struct facts *facts, struct buf *out)
+{
+    struct info info = {facts, out};
+    commandstats(&info);
+    latencystats(&info);
+    errorstats(&info);
+}
+
 static void keyspace(struct info *info)
 {
-    struct registry *registry = info->facts.server->registry;
-    for (unsigned number = 0; number < (unsigned)info->facts.config->data.databases; number++) {
+    struct registry *registry = info->facts->server->registry;
+    for (unsigned number = 0; number < (unsigned)info->facts->config->data.databases; number++) {
         unsigned database = registry_database(registry, number);
-        size_t n = all_names_count(registry, info->facts.server->sstables, database); /* as DBSIZE */
+        size_t n = all_names_count(registry, info->facts->server->sstables, database); /* as DBSIZE */
         struct registry_expiry expiry;
         if (n == 0)
             continue;
@@ -292,7 +300,7 @@ static const struct section {
 
 struct info_request {
     bool wanted[NSECTIONS];
-    struct info info; /* large for a stack */
+    struct facts facts; /* large for a stack */
 };
 
 static void want_section(struct info_request *request, struct slice name)
@@ -310,14 +318,13 @@ static void want_section(struct info_request *request, struct slice name)
 static void run_info(struct command_job *job)
 {
     struct info_request *request = job->data;
-    struct info *info = &request->info;
     struct buf text;
+    struct info all = {&request->facts, &text}, *info = &all;
 
     buf_init(&text, job->reply.buf->cap);
-    info->out = &text;
     if (request->wanted[NSECTIONS - 1])
-        server_bf_totals(job->server, &info->facts.totals); /* first: no reference may be held over it */
-    facts_gather(job->server, &info->facts);
+        server_bf_totals(job->server, &request->facts.totals); /* first: no reference may be held over it */
+    facts_gather(job->server, &request->facts);
     for (size_t i = 0; i < NSECTIONS; i++) {
         if (!request->wanted[i])
             continue;

@@ -71,6 +71,9 @@ struct facts {
 /* All but `totals`. */
 void facts_gather(struct server *server, struct facts *facts_out);
 
+/* Appends the lines of INFO's sections about single commands and errors. */
+void facts_of_commands(const struct facts *facts, struct buf *out);
+
 void facts_process_bytes(uint64_t *resident_out, uint64_t *virtual_out);
 
 /* ---- for values in the table ---- */

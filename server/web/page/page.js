@@ -5,7 +5,8 @@ const REFRESH_MS = 2000
 const POINTS = 3600000 / REFRESH_MS // of the curves of a filter, which the page draws by itself: an hour
 const HISTORY_MS = 10000
 const CERTIFICATE_DAYS = 14 // before its end
-const CLIENTS = 100 // in the table
+const CLIENTS = 100 // in the table, as the next
+const COMMANDS = 20
 const PATIENCE_MS = 5000 // without an answer; then the age of what is shown is told
 const main = document.getElementById('main')
 let past = { points: [], askedMs: 0 } // the daemon's last hour
@@ -113,6 +114,9 @@ const overLevel = (share) => (share > 1 ? 'bad' : '')
 const fillLevel = (row) => (!row.fixed && !row.forgets ? overLevel(row.fill) : row.fill > 1 || (row.fixed && row.fill === 1) ? 'bad' : row.fill >= 0.9 ? 'warn' : '') // others grow
 const rateLevel = (row) => (row.rate > row.asked ? 'bad' : row.rate > 0.9 * row.asked ? 'warn' : '')
 
+// "a=1 b=2" as { a, b }.
+const pairs = (line, between) => Object.fromEntries(line.split(between).map((word) => [word.slice(0, word.indexOf('=')), word.slice(word.indexOf('=') + 1)]))
+
 // ---- asking ----
 
 // The daemon's answer that it has none for this question.
@@ -188,11 +192,22 @@ async function history(nowMs) {
 
 // ---- overview ----
 
-function commandTable(commands) {
+// INFO's lines "kind_name:a=1,b=2" of a kind, as { name, a, b }.
+function lines(info, kind) {
+  return info.split('\r\n').filter((line) => line.startsWith(kind)).map((line) => {
+    const end = line.indexOf(':', kind.length)
+    return { name: line.slice(kind.length, end), ...pairs(line.slice(end + 1), ',') }
+  })
+}
+
+function commandTable(info) {
+  const times = Object.fromEntries(lines(info, 'latency_percentiles_usec_').map((each) => [each.name, each]))
+  const rows = lines(info, 'cmdstat_').sort((a, b) => b.calls - a.calls).slice(0, COMMANDS)
   const head = el('tr', {}, ...['command', 'calls', 'failed', 'refused', 'mean', 'median', '99 %', '99.9 %'].map((t) => el('th', {}, t)))
-  return el('div', { class: 'scroll' }, el('table', {}, el('thead', {}, head), el('tbody', {}, commands.map((c) => el('tr', {},
-    el('td', {}, c.name), el('td', {}, compact(c.calls)), el('td', { class: c.failed ? 'warn' : '' }, compact(c.failed)), el('td', { class: c.rejected ? 'warn' : '' }, compact(c.rejected)),
-    el('td', {}, micros(c.meanUs)), el('td', {}, micros(c.p50Us)), el('td', {}, micros(c.p99Us)), el('td', {}, micros(c.p999Us)))))))
+  const time = (name, which) => el('td', {}, micros(times[name] && Number(times[name][which])))
+  return el('div', { class: 'scroll' }, el('table', {}, el('thead', {}, head), el('tbody', {}, rows.map((c) => el('tr', {},
+    el('td', {}, c.name), el('td', {}, compact(c.calls)), el('td', { class: c.failed_calls > 0 ? 'warn' : '' }, compact(c.failed_calls)), el('td', { class: c.rejected_calls > 0 ? 'warn' : '' }, compact(c.rejected_calls)),
+    el('td', {}, micros(Number(c.usec_per_call))), time(c.name, 'p50'), time(c.name, 'p99'), time(c.name, 'p99.9'))))))
 }
 
 function memoryCard(f) {
@@ -237,6 +252,7 @@ function processCard(now) {
 
 async function overview(params, asked) {
   const now = await asked, points = await history(now.nowMs)
+  const errors = lines(now.commands, 'errorstat_')
   const f = now.facts, queries = f.query_hits + f.query_misses, refused = f.bf_adds_refused_full + f.bf_adds_refused_memory
   return [el('div', { class: 'cards' },
     card('Traffic', el('div', { class: 'big' }, compact(f.instantaneous_ops_per_sec), ' commands/s'),
@@ -249,7 +265,7 @@ async function overview(params, asked) {
       el('p', {}, el('a', { href: '#/filters?sort=fill&order=desc' }, 'fullest'), ' · ', el('a', { href: '#/filters?sort=over&order=desc' }, 'highest rates'), ' · ', el('a', { href: '#/filters?sort=bytes&order=desc' }, 'largest'))),
     card('Clients', el('div', { class: 'big' }, el('a', { href: '#/clients' }, compact(f.clients))),
       list([['of at most', number(f.clients_max)], ['waiting', number(f.clients_blocked)], ['subscribed', number(f.clients_pubsub)], ['refused', compact(f.connections_rejected), f.connections_rejected ? 'warn' : '']])),
-    now.errors.length ? card('Errors', list(now.errors.map((e) => [e.code, compact(e.count)]))) : null),
+    errors.length ? card('Errors', list(errors.map((e) => [e.name, compact(e.count)]))) : null),
   historyCard(points),
   card('Commands since the start', commandTable(now.commands))]
 }
@@ -392,11 +408,9 @@ async function slowlog() {
   return [card('Slow log', rows.length ? el('div', { class: 'scroll' }, el('table', { id: 'slowlog' }, el('tbody', {}, rows))) : el('p', { class: 'soft' }, 'nothing was slow'))]
 }
 
-const pairs = (line) => Object.fromEntries(line.split(' ').map((word) => [word.slice(0, word.indexOf('=')), word.slice(word.indexOf('=') + 1)]))
-
 async function clients(params, asked) {
-  const { facts } = await asked, lines = (await (await reply('/api/clients')).text()).split('\n').slice(0, -1)
-  const most = lines.map(pairs).sort((a, b) => b['tot-mem'] - a['tot-mem']).slice(0, CLIENTS)
+  const { facts } = await asked, all = (await (await reply('/api/clients')).text()).split('\n').slice(0, -1)
+  const most = all.map((line) => pairs(line, ' ')).sort((a, b) => b['tot-mem'] - a['tot-mem']).slice(0, CLIENTS)
   const head = el('tr', {}, ...['client', 'user', 'database', 'library', 'last command', 'idle', 'memory', 'pending reply'].map((t) => el('th', {}, t)))
   const rows = most.map((c) => el('tr', {}, el('td', { class: 'name' }, c.addr, c.name ? el('span', { class: 'soft' }, ' ' + c.name) : null), el('td', {}, c.user), el('td', {}, c.db),
     el('td', {}, c['lib-name'] + ' ' + c['lib-ver']), el('td', {}, c.cmd === 'NULL' ? '' : c.cmd), el('td', {}, duration(c.idle * 1000)), el('td', {}, bytes(c['tot-mem'])), el('td', {}, bytes(c.omem))))

@@ -149,7 +149,8 @@ const tests = {
         const { stepMs, points } = await json('/api/history');
         assert.ok(stepMs === 10000 && points.every(point => point.memory > 0 && point.cpu >= 0), JSON.stringify(points));
         assert.ok(now.facts.items_added > 5000 && now.facts.used_memory > now.facts.bf_bytes && now.facts.save_last_ok && now.facts.log_writable);
-        assert.ok(now.commands.find(each => each.name === 'bf.add').p99Us > 0);
+        assert.match(now.commands, /^cmdstat_bf\.add:calls=\d+,usec=/m);
+        assert.match(now.commands, /^latency_percentiles_usec_bf\.add:p50=[\d.]+,p99=[\d.]+,p99\.9=[\d.]+\r$/m);
         const slow = await resp('/api/slowlog');
         assert.ok(slow.includes(`\r\n$9\r\nBF.EXISTS\r\n$8\r\npage:100\r\n$${HOSTILE[0].length}\r\n${HOSTILE[0]}\r\n`), slow);
         assert.ok(slow.includes('\r\n$2\r\n\ufffd(\r\n'), slow);

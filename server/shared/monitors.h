@@ -28,8 +28,8 @@ struct monitors {
     struct lock lock;          /* of the slow log and of the totals */
     struct counters *counters; /* of all threads */
     struct slowlog *slowlog;
-    struct bf_totals totals;   /* the last ones */
-    bool counts_totals;        /* a thread is making new ones */
+    struct bf_totals totals;     /* the last ones */
+    bool counts_totals;          /* a thread is making new ones */
     _Atomic uint64_t grown_base; /* bloom_pool_growths() at the last CONFIG RESETSTAT */
     _Atomic uint64_t peak_bytes; /* the highest memory_used() so far */
 };

@@ -21,9 +21,9 @@
 #include "slowlog.h"
 #include "version.h"
 
-#define SLOWLOG_SHOWN  32 /* entries, written under a lock that workers want: a third of a millisecond at most */
-#define DENIALS_SHOWN  64
-#define CLIENTS_BYTES  ((size_t)1 << 20) /* some 3,000 clients, the oldest */
+#define SLOWLOG_SHOWN 32 /* entries, written under a lock that workers want: a third of a millisecond at most */
+#define DENIALS_SHOWN 64
+#define CLIENTS_BYTES ((size_t)1 << 20) /* some 3,000 clients, the oldest */
 
 /* ---- overview ---- */
 

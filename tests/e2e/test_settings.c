@@ -82,8 +82,9 @@ DAEMON_TEST(the_daemon, settings, a_check_refuses_a_directory_that_a_start_refus
 DAEMON_TEST(the_daemon, settings, refusals_say_where_and_why)
 {
     cr_assert_eq(RUN(NULL, "--port", "x"), DAEMON_MISCONFIGURED);
-    cr_assert_not_null(strstr(printed, "argument --port: 'port': argument couldn't be parsed into an integer (given: 'x')"), "%s",
-                       printed);
+    cr_assert_not_null(
+        strstr(printed, "argument --port: 'port': argument couldn't be parsed into an integer (given: 'x')"), "%s",
+        printed);
     cr_assert_eq(RUN("port 1\nthraeds 2\n", "-"), DAEMON_MISCONFIGURED);
     cr_assert_not_null(strstr(printed, "standard input:2: unknown setting 'thraeds'"), "%s", printed);
     cr_assert_eq(RUN(NULL, "/nonexistent/bloomery.conf"), DAEMON_MISCONFIGURED);

@@ -205,7 +205,8 @@ static void commandstats(struct info *info)
 
     for (size_t i = 0; (row = command_row(i)) != NULL; i++) {
         uint64_t calls = stats_get(&info->facts->stats.calls[i]), ns = stats_get(&info->facts->stats.time_ns[i]);
-        uint64_t rejected = stats_get(&info->facts->stats.rejected[i]), failed = stats_get(&info->facts->stats.failed[i]);
+        uint64_t rejected = stats_get(&info->facts->stats.rejected[i]),
+                 failed = stats_get(&info->facts->stats.failed[i]);
 
         if (calls + rejected + failed > 0)
             info_line(info,

@@ -168,7 +168,6 @@ Test(expiry_more, quarantined)
     cr_expect_eq(registry_quarantined(registry), 0);
 }
 
-
 /* Expired filters count for a scan's limit: a call ends soon with any number of them. */
 Test(expiry_more, scan_is_bounded_among_expired)
 {

@@ -176,7 +176,8 @@ Test(config, integers_are_strict)
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         char expected[128];
 
-        snprintf(expected, sizeof(expected), "'timeout': argument couldn't be parsed into an integer (given: '%s')", bad[i]);
+        snprintf(expected, sizeof(expected), "'timeout': argument couldn't be parsed into an integer (given: '%s')",
+                 bad[i]);
         refuses("timeout", bad[i], expected);
         runtime_refusal(
             "timeout", bad[i],
@@ -216,8 +217,7 @@ Test(config, memory_values_have_units)
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         char expected[128];
 
-        snprintf(expected, sizeof(expected), "'maxmemory': argument must be a memory value (given: '%s')",
-                 bad[i]);
+        snprintf(expected, sizeof(expected), "'maxmemory': argument must be a memory value (given: '%s')", bad[i]);
         refuses("maxmemory", bad[i], expected);
         runtime_refusal(
             "maxmemory", bad[i],
@@ -225,9 +225,8 @@ Test(config, memory_values_have_units)
     }
     refuses("proto-inline-max-size", "63",
             "'proto-inline-max-size': argument must be between 64 and 16777216 inclusive (given: '63')");
-    refuses(
-        "proto-inline-max-size", "16385kb",
-        "'proto-inline-max-size': argument must be between 64 and 16777216 inclusive (given: '16385kb')");
+    refuses("proto-inline-max-size", "16385kb",
+            "'proto-inline-max-size': argument must be between 64 and 16777216 inclusive (given: '16385kb')");
 }
 
 /* yes and no, nothing else. */
@@ -264,8 +263,11 @@ Test(config, words_are_those_of_the_row)
     cr_assert_eq(cfg.process.loglevel, LOG_LEVEL_NOTHING);
     accepts("quarantined-filters", "maybe", "maybe");
     cr_assert_eq(cfg.data.quarantined_filters, QUARANTINE_MAYBE);
-    refuses("loglevel", "loud", "'loglevel': argument(s) must be one of the following: debug, verbose, notice, warning, nothing (given: 'loud')");
-    refuses("appendfsync", "sometimes", "'appendfsync': argument(s) must be one of the following: always, everysec, no (given: 'sometimes')");
+    refuses("loglevel", "loud",
+            "'loglevel': argument(s) must be one of the following: debug, verbose, notice, warning, nothing (given: "
+            "'loud')");
+    refuses("appendfsync", "sometimes",
+            "'appendfsync': argument(s) must be one of the following: always, everysec, no (given: 'sometimes')");
     runtime_refusal(
         "maxmemory-policy", "allkeys-lru",
         "CONFIG SET failed (possibly related to argument 'maxmemory-policy') - argument(s) must be one of the "
@@ -286,7 +288,8 @@ Test(config, rates_are_between_zero_and_one)
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         char expected[128];
 
-        snprintf(expected, sizeof(expected), "'bf-error-rate': argument must be a number above 0 and below 1 (given: '%s')", bad[i]);
+        snprintf(expected, sizeof(expected),
+                 "'bf-error-rate': argument must be a number above 0 and below 1 (given: '%s')", bad[i]);
         refuses("bf-error-rate", bad[i], expected);
     }
     runtime_refusal(
@@ -352,8 +355,7 @@ Test(config, save_rules_are_pairs)
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         char expected[128];
 
-        snprintf(expected, sizeof(expected), "'save': Invalid save parameters (given: '%s')",
-                 bad[i]);
+        snprintf(expected, sizeof(expected), "'save': Invalid save parameters (given: '%s')", bad[i]);
         refuses("save", bad[i], expected);
         runtime_refusal("save", bad[i],
                         "CONFIG SET failed (possibly related to argument 'save') - Invalid save parameters");
@@ -376,11 +378,16 @@ Test(config, bind_takes_addresses)
     accepts("bind", many, many);
     strcat(many, " ::1");
     cr_assert_eq(set("bind", many, CONFIG_FILE), CONFIG_REFUSED);
-    refuses("bind", "localhost", "'bind': argument must be at most 16 numeric IP addresses, * or ::* (given: 'localhost')");
-    refuses("bind", "127.0.0.1 -", "'bind': argument must be at most 16 numeric IP addresses, * or ::* (given: '127.0.0.1 -')");
-    refuses("bind", "fe80::1%", "'bind': argument must be at most 16 numeric IP addresses, * or ::* (given: 'fe80::1%')");
-    refuses("bind", "127.0.0.1%lo", "'bind': argument must be at most 16 numeric IP addresses, * or ::* (given: '127.0.0.1%lo')");
-    refuses("bind", "1.2.3.256", "'bind': argument must be at most 16 numeric IP addresses, * or ::* (given: '1.2.3.256')");
+    refuses("bind", "localhost",
+            "'bind': argument must be at most 16 numeric IP addresses, * or ::* (given: 'localhost')");
+    refuses("bind", "127.0.0.1 -",
+            "'bind': argument must be at most 16 numeric IP addresses, * or ::* (given: '127.0.0.1 -')");
+    refuses("bind", "fe80::1%",
+            "'bind': argument must be at most 16 numeric IP addresses, * or ::* (given: 'fe80::1%')");
+    refuses("bind", "127.0.0.1%lo",
+            "'bind': argument must be at most 16 numeric IP addresses, * or ::* (given: '127.0.0.1%lo')");
+    refuses("bind", "1.2.3.256",
+            "'bind': argument must be at most 16 numeric IP addresses, * or ::* (given: '1.2.3.256')");
 }
 
 /* The mode of the Unix socket is octal in both directions. */

@@ -113,8 +113,7 @@ Test(config_file, quotes_are_redis_quotes)
     refuses("requirepass \"x\\", "test.conf:1: unbalanced quotes");
     refuses("requirepass \"x\\\"", "test.conf:1: unbalanced quotes");
     refuses("dir \"a\\x00b\"", "test.conf:1: 'dir': argument must not contain a NUL byte");
-    refuses("tls-key-file-pass \"a\\x00b\"",
-            "test.conf:1: 'tls-key-file-pass': argument must not contain a NUL byte");
+    refuses("tls-key-file-pass \"a\\x00b\"", "test.conf:1: 'tls-key-file-pass': argument must not contain a NUL byte");
     cr_assert_eq(load("requirepass \"a\\x00b\""), CONFIG_OK, "%s", err.text);
     cr_assert(cfg.network.requirepass.len == 3 && memcmp(cfg.network.requirepass.ptr, "a\0b", 4) == 0);
 }
@@ -122,7 +121,8 @@ Test(config_file, quotes_are_redis_quotes)
 /* A refusal names file, line and reason. */
 Test(config_file, refusals_name_the_line)
 {
-    refuses("port 1\n\n# x\nthreads x\n", "test.conf:4: 'threads': argument couldn't be parsed into an integer (given: 'x')");
+    refuses("port 1\n\n# x\nthreads x\n",
+            "test.conf:4: 'threads': argument couldn't be parsed into an integer (given: 'x')");
     refuses("port 1\nporrt 1\n", "test.conf:2: unknown setting 'porrt'");
     refuses("daemonize no\nport 1\n#x 1\n\nlist-compress-depth 0\r\n\"x\"y\ninclude a\nHZ 10\n",
             "test.conf:1: unknown setting 'daemonize'; likewise 'list-compress-depth', 'HZ'");
@@ -143,9 +143,8 @@ Test(config_file, a_comment_behind_a_value_is_explained)
 {
     refuses("port 1 # the port\n", "test.conf:1: 'port' takes one value; put a value with spaces in quotes; a comment "
                                    "needs its own line, not the end of a value's line");
-    refuses("save 900 1 # often\n",
-            "test.conf:1: 'save': Invalid save parameters (given: '900 1 # often'); a comment "
-            "needs its own line, not the end of a value's line");
+    refuses("save 900 1 # often\n", "test.conf:1: 'save': Invalid save parameters (given: '900 1 # often'); a comment "
+                                    "needs its own line, not the end of a value's line");
 }
 
 /* The first `save` of a file replaces the rules, further ones add to them, an empty one clears. */
@@ -205,7 +204,8 @@ Test(config_file, includes_are_read_in_place)
 
     write_file("sub/b.conf", "\nport x\n");
     cr_assert_eq(config_load_file(&cfg, main_path, &err), CONFIG_REFUSED);
-    snprintf(expected, sizeof(expected), "%s/sub/b.conf:2: 'port': argument couldn't be parsed into an integer (given: 'x')", dir);
+    snprintf(expected, sizeof(expected),
+             "%s/sub/b.conf:2: 'port': argument couldn't be parsed into an integer (given: 'x')", dir);
     cr_assert_str_eq(err.text, expected);
 
     write_file("sub/b.conf", "include gone.conf\n");

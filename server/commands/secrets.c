@@ -21,23 +21,6 @@ void secrets_begin(struct secrets *secrets, const struct command *row, const str
     }
 }
 
-/* HELLO 3 AUTH user password SETNAME name shows its version and a name: another word may be a password after a mistyped
- * AUTH. */
-static bool is_of_hello(struct secrets *secrets, size_t i)
-{
-    struct slice word = resp_arg(secrets->words, i);
-    if (i < secrets->hidden)
-        return true;
-    if (slice_is(word, "AUTH")) {
-        secrets->hidden = i + 3;
-        secrets->behind = true;
-        return false;
-    }
-    bool is_behind = secrets->behind && !slice_is(word, "SETNAME");
-    secrets->behind = !slice_is(word, "SETNAME");
-    return is_behind;
-}
-
 /* CONFIG SET name value name value ... Parts of a password with a space in it may be in the places of names. */
 static bool is_of_settings(const struct secrets *secrets, size_t at, size_t i)
 {
@@ -55,8 +38,8 @@ static bool is_secret(struct secrets *secrets, size_t i)
     switch (secrets->kind) {
     case SECRETS_ALL:
         return true;
-    case SECRETS_OF_HELLO:
-        return is_of_hello(secrets, i);
+    case SECRETS_OF_HELLO: /* all behind the version but AUTH: a password may follow a mistyped word */
+        return at > 2 || (at == 2 && !slice_is(resp_arg(secrets->words, i), "AUTH"));
     case SECRETS_OF_SETTINGS:
         return is_of_settings(secrets, at, i);
     case SECRETS_OF_SEED:

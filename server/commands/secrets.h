@@ -17,10 +17,8 @@
 struct secrets {
     const struct resp_command *words;
     enum command_secrets kind;
-    size_t first;  /* the word with the command's name: another one than 0 for a command in a command (ACL DRYRUN) */
-    size_t names;  /* words of its name */
-    size_t hidden; /* of HELLO: words before this one are hidden in any case, after AUTH */
-    bool behind;   /* of HELLO: after the version, a name or AUTH */
+    size_t first; /* the word with the command's name: another one than 0 for a command in a command (ACL DRYRUN) */
+    size_t names; /* words of its name */
 };
 
 /* `row`: of the command; NULL: it has no secrets. The words must stay as they are meanwhile. */

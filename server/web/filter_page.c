@@ -13,37 +13,22 @@
 #include "command.h"
 #include "entry.h"
 #include "filterdb.h"
-#include "json.h"
 #include "rcu.h"
 #include "registry_key.h"
 #include "server.h"
 #include "sstables.h"
 
-#define ITEMS     "/items"
-#define NO_FILTER "no such filter"
-#define NO_ITEMS  "the items are missing: /filters/NAME/items?i=ITEM&i=ITEM"
-
-static bool ends_by_items(const struct http_head *head)
-{
-    size_t len = strlen(head->path), end = strlen(ITEMS);
-    return len > strlen(FILTERS) + end && strcmp(head->path + len - end, ITEMS) == 0;
-}
-
 const char *filter_page_path(const struct http_head *head)
 {
-    if (strncmp(head->path, FILTERS, strlen(FILTERS)) != 0 || !head->path[strlen(FILTERS)])
-        return NULL;
-    struct slice item; /* without one it may be the name of a filter */
-    return ends_by_items(head) && http_argument(head, "i", &item) ? FILTER_ITEMS : FILTERS;
+    return strncmp(head->path, FILTERS, strlen(FILTERS)) == 0 && head->path[strlen(FILTERS)] ? FILTERS : NULL;
 }
 
 /* ---- the filter ---- */
 
-/* The key of the name in the path, which is `end` bytes shorter; malloc'ed. NULL: it has been answered. */
-static char *read_key(struct web_request *request, size_t end, struct slice *key_out)
+/* The key of the name in the path; malloc'ed. NULL: it has been answered. */
+static char *read_key(struct web_request *request, struct slice *key_out)
 {
-    const char *text = request->head.path + strlen(FILTERS);
-    struct slice name = {text, strlen(text) - end}, number;
+    struct slice name = slice_of(request->head.path + strlen(FILTERS)), number;
     struct server *server = request->web->server;
     int64_t db = 0;
     if (http_argument(&request->head, "db", &number) &&
@@ -61,23 +46,19 @@ static char *read_key(struct web_request *request, size_t end, struct slice *key
 }
 
 /* A pin on the filter. NULL: it has been answered. */
-static struct entry *take_filter(struct web_request *request, size_t end, const char *command)
+static struct entry *take_filter(struct web_request *request)
 {
     const struct server *server = request->web->server;
     struct slice key;
-    char *bytes = read_key(request, end, &key), text[160];
+    char *bytes = read_key(request, &key);
     struct entry *entry = NULL;
     if (!bytes)
         return NULL;
-    if (!acl_may_read(request->user, (size_t)command_find(slice_of(command)),
+    if (!acl_may_read(request->user, (size_t)command_find(slice_of("bf.scandump")),
                       registry_number(server->registry, key_database(key)), key_name(key))) {
-        snprintf(text, sizeof(text), "this user may not run '%s' on this filter", command);
-        web_reply_text(request, HTTP_FORBIDDEN, text);
+        web_reply_text(request, HTTP_FORBIDDEN, "this user may not run 'bf.scandump' on this filter");
     } else if (!(entry = registry_pin(server->registry, key)) && !(entry = sstables_pin(server->sstables, key))) {
-        if (end == 0 && ends_by_items(&request->head))
-            web_reply_text(request, HTTP_BAD_REQUEST, NO_ITEMS);
-        else
-            web_reply_text(request, HTTP_NOT_FOUND, NO_FILTER);
+        web_reply_text(request, HTTP_NOT_FOUND, "no such filter");
     } else if (entry_quarantine_reason(entry)) {
         web_reply_text(request, HTTP_UNAVAILABLE,
                        sstables_is_unread(entry) ? SSTABLES_UNREAD "; a query reads it"
@@ -246,51 +227,11 @@ void filter_page_copy(struct web_request *request)
     const char *reason = NULL;
     rcu_reader_online();
     struct server *server = request->web->server;
-    struct entry *entry = take_filter(request, 0, "bf.scandump");
+    struct entry *entry = take_filter(request);
     struct filter_copy *copy = entry ? create_copy(entry, (uint64_t)server->process.started_unix_ms, &reason) : NULL;
     rcu_reader_offline();
     if (copy)
         answer_copy(request, copy);
     else if (reason)
         web_reply_text(request, HTTP_UNAVAILABLE, reason);
-}
-
-/* ---- items ---- */
-
-static void write_answers(struct web_request *request, const struct bloom_filter *filter)
-{
-    const struct http_head *head = &request->head;
-    json_begin(&request->body, NULL, '{');
-    json_begin(&request->body, "present", '[');
-    for (size_t i = 0; i < head->narguments; i++) {
-        const struct http_argument *argument = &head->arguments[i];
-        if (argument->name.len == 1 && argument->name.ptr[0] == 'i')
-            json_bool(&request->body, NULL,
-                      bloom_filter_query(filter, bloom_filter_hash(filter, argument->value.ptr, argument->value.len)));
-    }
-    json_end(&request->body, ']');
-    json_end(&request->body, '}');
-}
-
-void filter_page_items(struct web_request *request)
-{
-    rcu_reader_online();
-    struct entry *entry = take_filter(request, strlen(ITEMS), "bf.mexists");
-    const struct bloom_filter *filter = entry ? entry_filter(entry) : NULL;
-    if (filter && entry_is_cuckoo(entry)) {
-        web_reply_text(request, HTTP_UNAVAILABLE, "this is a cuckoo filter: query it with CF.MEXISTS");
-    } else if (filter && bloom_filter_missing_key(filter)) {
-        char text[100];
-        snprintf(text, sizeof(text), "the key %016" PRIx64 " of this filter is missing",
-                 bloom_filter_missing_key(filter));
-        web_reply_text(request, HTTP_UNAVAILABLE, text);
-    } else if (filter) {
-        write_answers(request, filter);
-        web_reply(request, HTTP_OK, "application/json");
-    } else if (entry) {
-        web_reply_text(request, HTTP_UNAVAILABLE, "its bits are not in memory; a query reloads them");
-    }
-    if (entry)
-        entry_unpin(entry);
-    rcu_reader_offline();
 }

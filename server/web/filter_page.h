@@ -1,7 +1,6 @@
-/* filter_page: the pages of one filter for programs: its bits, and answers about items (docs/LOCAL.md).
+/* filter_page: the bits of one filter for programs (docs/LOCAL.md).
  *
- *   GET /filters/NAME[?db=N]                    the bits (below); If-None-Match counts
- *   GET /filters/NAME/items?i=ITEM&i=...[&db=N] {"present":[true,false,...]}
+ *   GET /filters/NAME[?db=N]   the bits (below); If-None-Match counts
  *
  * Thread: the web thread. */
 #pragma once
@@ -13,16 +12,12 @@
 #include "registry.h"
 #include "web_internal.h"
 
-/* The paths of their routes, which represent any name. */
-#define FILTERS      "/filters/"
-#define FILTER_ITEMS "/filters//items"
+#define FILTERS "/filters/" /* the path of its route, which represents any name */
 
-/* FILTERS or FILTER_ITEMS if the request is for one of these; otherwise NULL. A path that ends with /items is of a
- * filter of this name where no item is asked for. */
+/* FILTERS if the request is for it; otherwise NULL. */
 const char *filter_page_path(const struct http_head *head);
 
 void filter_page_copy(struct web_request *request);
-void filter_page_items(struct web_request *request);
 
 /* ---- the bits of a filter as the body of a reply, in pieces while it is in use ----
  *

@@ -11,8 +11,8 @@
 
 #include "slice.h"
 
-#define HTTP_FIELDS_MAX    64   /* a browser sends 15 */
-#define HTTP_ARGUMENTS_MAX 1024 /* items of a question; the status page sends 5 */
+#define HTTP_FIELDS_MAX    64 /* a browser sends 15 */
+#define HTTP_ARGUMENTS_MAX 16 /* the status page sends 6 */
 
 /* Statuses, as the first line of a reply has them. */
 #define HTTP_OK                    "200 OK"

@@ -169,7 +169,6 @@ static const struct route routes[] = {
     {"/readyz", {NULL}, answer_readiness},
     {"/metrics", {"info"}, answer_metrics},
     {FILTERS, {"bf.scandump"}, filter_page_copy},
-    {FILTER_ITEMS, {"bf.mexists"}, filter_page_items},
     {"/api/overview", {"info"}, answer_api, .write = api_overview},
     {"/api/history", {"info"}, answer_history},
     {"/api/filters", {"scan", "bf.info"}, answer_filters},

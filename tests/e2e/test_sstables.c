@@ -51,7 +51,6 @@ DAEMON_TEST(the_daemon, sstables, they_are_seen_over_http)
     expect(client, ":1", "BF.EXISTS ks.t/1 k");
     client_ask(client, "BF.EXISTS ks.t/3 k");
     cr_expect(page_has("/filters/ks.t/1", 200, (const char[]){(char)na_file[8], 0, (char)na_file[10], 0}));
-    cr_expect(page_has("/filters/ks.t/1/items?i=k&i=kk", 200, "[true,false]"));
     cr_expect(page_has("/filters/ks.t/3", 503, "quarantined"));
     cr_expect(page_has("/filters/ks.t/4", 404, "no such filter"));
     cr_expect(page_has("/api/filter?key=6b732e742f31", 200, "\"sstable\":true,\"unread\":false"));

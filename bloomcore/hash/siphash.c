@@ -26,18 +26,18 @@ enum form {
 /* Of numbers and of vectors. */
 #define ROTATE(x, by) ((x) << (by) | (x) >> (64 - (by)))
 
-#define ROUND                    \
-    do {                         \
-        v0 += v1;                \
-        v2 += v3;                \
+#define ROUND                     \
+    do {                          \
+        v0 += v1;                 \
+        v2 += v3;                 \
         v1 = ROTATE(v1, 13) ^ v0; \
         v3 = ROTATE(v3, 16) ^ v2; \
-        v0 = ROTATE(v0, 32);     \
-        v2 += v1;                \
-        v0 += v3;                \
+        v0 = ROTATE(v0, 32);      \
+        v2 += v1;                 \
+        v0 += v3;                 \
         v1 = ROTATE(v1, 17) ^ v2; \
         v3 = ROTATE(v3, 21) ^ v0; \
-        v2 = ROTATE(v2, 32);     \
+        v2 = ROTATE(v2, 32);      \
     } while (0)
 
 #define TAKE(word)        \
@@ -174,15 +174,15 @@ INLINE void hash_lanes(enum form form, const struct siphash_key *key, const stru
     memcpy(second_out, &second, sizeof(second));
 }
 
-#define LANES_FOR(name, processor)                                                                                  \
-    __attribute__((target(processor))) static void name(enum form form, const struct siphash_key *key,              \
-                                                        const struct bloom_item items[LANES],                \
-                                                        uint64_t *first, uint64_t *second)                          \
-    {                                                                                                               \
-        if (form == LONG)                                                                                           \
-            hash_lanes(LONG, key, items, first, second);                                                            \
-        else                                                                                                        \
-            hash_lanes(SHORT, key, items, first, second);                                                           \
+#define LANES_FOR(name, processor)                                                                             \
+    __attribute__((target(processor))) static void name(enum form form, const struct siphash_key *key,         \
+                                                        const struct bloom_item items[LANES], uint64_t *first, \
+                                                        uint64_t *second)                                      \
+    {                                                                                                          \
+        if (form == LONG)                                                                                      \
+            hash_lanes(LONG, key, items, first, second);                                                       \
+        else                                                                                                   \
+            hash_lanes(SHORT, key, items, first, second);                                                      \
     }
 LANES_FOR(by_avx512, "avx512f") /* which rotates in one instruction */
 LANES_FOR(by_avx2, "avx2")

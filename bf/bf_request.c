@@ -29,18 +29,6 @@ bool bf_wrong_arity(const struct bf_args *args, struct errbuf *error)
 
 /* ---- single values ---- */
 
-uint64_t bf_max_capacity(const struct bloom_params *params)
-{
-    if (params->redisbloom)
-        return bloom_first_most(params);
-    if (params->window) {
-        double rate = params->error_rate / (params->window_parts + 2);
-        uint64_t part = bloom_size_max_items(params->expansion ? rate / 2 : rate);
-        return part > UINT64_MAX / params->window_parts ? UINT64_MAX : part * params->window_parts;
-    }
-    return bloom_size_max_items(params->expansion ? params->error_rate / 2 : params->error_rate);
-}
-
 static bool read_rate(struct slice value, double *rate_out, struct errbuf *error)
 {
     if (!slice_to_double(value, rate_out))
@@ -60,7 +48,7 @@ static bool read_capacity(struct slice value, int64_t *capacity_out, struct errb
 static bool take_capacity(int64_t capacity, struct bloom_params *params, struct errbuf *error)
 {
     if (capacity < 1) {
-        uint64_t most = bf_max_capacity(params);
+        uint64_t most = bloom_first_most(params);
         if (most == 0) /* at a rate that no filter has */
             return bf_refuse(error, "ERR capacity must be at least 1");
         return errbuf_fail(error, false, "ERR capacity must be in the range [1, %llu]", (unsigned long long)most);
@@ -453,10 +441,9 @@ bool bf_read_insert(const struct bf_args *args, const struct bf_defaults *defaul
     out->refused = bf_valkey_refusal(args, &out->params, defaults);
     if (out->refused)
         return true;
-    uint64_t most = bf_max_capacity(&out->params);
-    if (out->params.capacity > most)
-        return bf_refuse(error, most ? "Bad capacity" : "Bad error rate");
-    return true;
+    if (bloom_first_shape(&out->params, &(struct bloom_shape){0}, NULL) == BLOOM_OK)
+        return true;
+    return bf_refuse(error, bloom_first_most(&out->params) ? "Bad capacity" : "Bad error rate");
 }
 
 size_t bf_first_item(const struct bf_args *args, struct slice *owner_out)

@@ -146,6 +146,3 @@ size_t bf_first_item(const struct bf_args *args, struct slice *owner_out);
  * 23), for free(). False: no memory. */
 bool bf_claim_hashes(const struct bloom_filter *filter, struct slice owner, struct slice item,
                      struct bloom_hash hash_out[2], struct slice *mark_out);
-
-/* The largest capacity of a first layer with this rate; 0 if the rate is impossible. */
-uint64_t bf_max_capacity(const struct bloom_params *params);

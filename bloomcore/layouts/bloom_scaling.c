@@ -45,7 +45,7 @@ uint64_t bloom_first_most(const struct bloom_params *params)
 {
     struct bloom_params some = *params;
     struct bloom_shape shape;
-    uint64_t low = 0, high = REDISBLOOM_MAX_ENTRIES + 1;
+    uint64_t low = 0, high = UINT64_C(1) << 45; /* 64 parts of a window have fewer items */
 
     while (high - low > 1) {
         some.capacity = low + (high - low) / 2;

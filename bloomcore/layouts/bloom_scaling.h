@@ -19,7 +19,7 @@ uint64_t bloom_first_capacity(const struct bloom_params *params, double *rate_ou
 /* The shape of the first layer of a new filter. BLOOM_OK or BLOOM_REFUSED. */
 int bloom_first_shape(const struct bloom_params *params, struct bloom_shape *shape_out, struct errbuf *err);
 
-/* In a layout whose layers state their numbers: the largest capacity of a new filter with these parameters; 0: none. */
+/* The largest capacity of a new filter with these parameters; 0: the rate is impossible. */
 uint64_t bloom_first_most(const struct bloom_params *params);
 
 /* The capacity and the rate of the layer above `newest`, in a window of that level. BLOOM_OK or BLOOM_REFUSED. */

@@ -278,17 +278,38 @@ double bloom_size_rate_unsigned(uint64_t n, unsigned k, uint64_t bits)
 
 /* ---- the plan ---- */
 
-/* The least x in low..high with wanted(x) <= x, for a falling function that may be infinite at first and is at most x
+/* The size to find: for `n` items at rate `p` with hash count `k`. */
+struct wish {
+    uint64_t n;
+    double p;
+    unsigned k;
+};
+
+/* The words at which the usual rate is `p`. */
+static double usual_words(const struct wish *wish, double p)
+{
+    return (double)wish->n / items_per_bit(p, wish->k) / 64;
+}
+
+/* The needed words if the excess is that of a filter of `nwords`. This number falls with every word; the real rate does
+ * not quite, because it is higher at powers of two than beside them. */
+static double wanted_words(uint64_t nwords, const struct wish *wish)
+{
+    double left = wish->p - excess_of((double)wish->n, wish->k, nwords * 64, false);
+
+    return left > 0 ? usual_words(wish, left) : INFINITY;
+}
+
+/* The least x in low..high with wanted_words(x) <= x, a falling function that may be infinite at first and is at most x
  * at `high`. The secant needs five or six steps, for any range; from the eighth step on every second one halves the
  * rest. */
-static uint64_t first_enough(double (*wanted)(uint64_t x, const void *ctx), const void *ctx, uint64_t low,
-                             uint64_t high)
+static uint64_t first_enough(const struct wish *wish, uint64_t low, uint64_t high)
 {
     double last_x = 0, last_missing = INFINITY;
     uint64_t x = low;
 
     for (unsigned step = 0; low < high; step++) {
-        double at = (double)x, missing = wanted(x, ctx) - at, guess = at + missing;
+        double at = (double)x, missing = wanted_words(x, wish) - at, guess = at + missing;
 
         if (missing <= 0)
             high = x;
@@ -308,29 +329,6 @@ static uint64_t first_enough(double (*wanted)(uint64_t x, const void *ctx), cons
     return low;
 }
 
-/* The size to find: for `n` items at rate `p` with hash count `k`. */
-struct wish {
-    uint64_t n;
-    double p;
-    unsigned k;
-};
-
-/* The words at which the usual rate is `p`. */
-static double usual_words(const struct wish *wish, double p)
-{
-    return (double)wish->n / items_per_bit(p, wish->k) / 64;
-}
-
-/* The needed words if the excess is that of a filter of `nwords`. This number falls with every word; the real rate does
- * not quite, because it is higher at powers of two than beside them. */
-static double wanted_words(uint64_t nwords, const void *ctx)
-{
-    const struct wish *wish = ctx;
-    double left = wish->p - excess_of((double)wish->n, wish->k, nwords * 64, false);
-
-    return left > 0 ? usual_words(wish, left) : INFINITY;
-}
-
 /* A lower bound of the words, from the excess alone, which is at least 1.7 n/bits^2 except for k = 1. */
 static double words_for_excess(const struct wish *wish)
 {
@@ -348,7 +346,7 @@ static uint64_t words_for(const struct wish *wish, double usual, uint64_t at_lea
         return 0;
     if (least > (double)low)
         low = least < (double)limit ? (uint64_t)least : limit;
-    nwords = first_enough(wanted_words, wish, low, limit);
+    nwords = first_enough(wish, low, limit);
     if (is_power_of_two(nwords) && bloom_size_rate(wish->n, wish->k, nwords * 64) > wish->p)
         nwords++;
     return nwords <= limit ? nwords : 0;
@@ -432,69 +430,14 @@ static enum bloom_size_status plan(uint64_t n, double p, struct bloom_size *size
     return BLOOM_SIZE_OK;
 }
 
-/* The largest file at rate `p`: the items it takes without any excess, by hash count. */
-struct largest {
-    double p;
-    double usual[BLOOM_MAX_K + 1];
-    unsigned best; /* the hash count with the most */
-};
-
-/* The items that the largest file takes, with the best hash count, if the excess is that of `n` items. */
-static double wanted_items(uint64_t n, const void *ctx)
-{
-    const struct largest *largest = ctx;
-    double most = 0;
-
-    for (unsigned i = 0; i <= BLOOM_MAX_K; i++) {
-        unsigned k = i == 0 ? largest->best : i;
-        double left;
-
-        if (largest->usual[k] <= most)
-            continue;
-        left = largest->p - excess_of((double)n, k, MAX_BITS, false);
-        if (left > 0)
-            most = fmax(most, items_per_bit(left, k) * (double)MAX_BITS);
-    }
-    return most;
-}
-
-/* About the largest n for which plan() finds a size. */
-static uint64_t guess_max_items(double p)
-{
-    struct largest largest = {.p = p, .best = 1};
-    struct bloom_size size;
-
-    if (p >= TABLE_P_MAX)
-        return (uint64_t)((double)MAX_BITS * p);
-    if (p >= TABLE_P_MIN && bloom_size_cassandra(1, p, &size) == BLOOM_SIZE_OK)
-        return (uint64_t)fmin((double)((MAX_BITS - EXCESS_BITS) / size.buckets),
-                              items_per_bit(p, size.k) * (double)MAX_BITS);
-    for (unsigned k = 1; k <= BLOOM_MAX_K; k++) {
-        largest.usual[k] = items_per_bit(p, k) * (double)MAX_BITS;
-        if (largest.usual[k] > largest.usual[largest.best])
-            largest.best = k;
-    }
-    return first_enough(wanted_items, &largest, 1, MAX_ITEMS);
-}
-
 uint64_t bloom_size_max_items(double p)
 {
     struct bloom_size size;
-    uint64_t low = 0, high = MAX_ITEMS, step = 1, n;
+    uint64_t low = 0, high = MAX_ITEMS;
 
-    if (!(p > 0 && p < 1))
-        return 0;
-    /* In practice the guess is off by at most one item; the search does not rely on that. */
-    for (n = guess_max_items(p); high - low > 1; step *= 2) {
-        if (n <= low || n >= high)
-            n = low + (high - low) / 2;
-        if (plan(n, p, &size) == BLOOM_SIZE_OK) {
-            low = n;
-            n += step;
-        } else {
-            high = n;
-            n -= n > step ? step : n;
-        }
+    while (p > 0 && p < 1 && high - low > 1) {
+        uint64_t n = low + (high - low) / 2;
+        *(plan(n, p, &size) == BLOOM_SIZE_OK ? &low : &high) = n;
     }
     return low;
 }
@@ -522,7 +465,7 @@ enum bloom_size_status bloom_size_plan(uint64_t n, double p, struct bloom_size *
         return errbuf_fail(err, BLOOM_SIZE_INVALID_CAPACITY, "capacity must be at least 1");
 
     status = plan(n, p, size_out);
-    if (status != BLOOM_SIZE_OK) {
+    if (status != BLOOM_SIZE_OK && err) {
         uint64_t max_items = bloom_size_max_items(p);
 
         if (max_items >= 1)
@@ -535,7 +478,7 @@ enum bloom_size_status bloom_size_plan(uint64_t n, double p, struct bloom_size *
             errbuf_set(err, "capacity %llu is too large for any error rate", (unsigned long long)n);
         return BLOOM_SIZE_UNSATISFIABLE;
     }
-    return BLOOM_SIZE_OK;
+    return status;
 }
 
 int bloom_size_shape(unsigned options, uint64_t n, double p, struct bloom_shape *shape_out, struct errbuf *err)

@@ -33,7 +33,8 @@ enum bloom_size_status {
 enum bloom_size_status bloom_size_cassandra(uint64_t n, double p, struct bloom_size *size_out);
 
 /* The daemon's sizing, for 0 < p < 1 and 1 <= n. On any status but BLOOM_SIZE_OK, `size_out` is untouched. `err` (may
- * be NULL) then has the reason and the limit: the largest n for this p, or the smallest p for this n. */
+ * be NULL: then TOO_BIG stands for UNSATISFIABLE, too) has the reason and the limit: the largest n for this p, or the
+ * smallest p for this n. */
 enum bloom_size_status bloom_size_plan(uint64_t n, double p, struct bloom_size *size_out, struct errbuf *err);
 
 /* Of the layouts' rows (bloom_layout.h): bloom_size_plan() as a shape, the rate of a layer by bloom_size_share(), and

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "bf_request.h"
+#include "bloom_scaling.h"
 
 #define MAX_WORDS 16
 #define NOW_MS    INT64_C(1000000)
@@ -149,7 +150,7 @@ Test(bf_request, capacity_of_zero_names_the_range)
     cr_assert_not(bf_read_reserve(&args, &defaults, &reserve, &error));
     unsigned long long most = 0;
     cr_assert_eq(sscanf(error.text, "ERR capacity must be in the range [1, %llu]", &most), 1, "%s", error.text);
-    cr_assert_eq(most, bf_max_capacity(&(struct bloom_params){1, 0.01, 2}));
+    cr_assert_eq(most, bloom_first_most(&(struct bloom_params){1, 0.01, 2}));
 }
 
 struct insert_case {

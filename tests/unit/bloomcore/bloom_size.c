@@ -258,7 +258,7 @@ Test(bloom_size, what_is_no_rate_or_no_capacity_is_refused)
     cr_assert_str_eq(err.text, "capacity must be at least 1");
     cr_assert_eq(size.k, 99);
     /* The smallest and the largest double that are rates. */
-    cr_assert_eq(bloom_size_plan(1, 0x1p-1074, &size, NULL), BLOOM_SIZE_UNSATISFIABLE);
+    cr_assert_eq(bloom_size_plan(1, 0x1p-1074, &size, &err), BLOOM_SIZE_UNSATISFIABLE);
     cr_assert_eq(bloom_size_plan(1, 1 - 0x1p-53, &size, NULL), BLOOM_SIZE_OK);
 }
 

@@ -47,10 +47,7 @@ int RedisModule_OnLoad(struct engine_ctx *ctx, struct engine_string **argv, int 
     engine.SetModuleAttribs(ctx, MODULE_NAME, MODULE_VERSION, ENGINE_API_VERSION);
     if (!settings_read(ctx, argv, argc, &err))
         return failed(ctx, err.text);
-    if (!values_init(&err) || !keys_init(values_pool(), settings.key_file, &err) || !value_type_init(ctx, &err) ||
-        (settings.take_over == TAKE_REDISBLOOM && !redisbloom_type_init(ctx, &err)) ||
-        (settings.take_over == TAKE_VALKEY && !valkey_type_init(ctx, &err)) ||
-        !cuckoo_type_init(ctx, settings.take_over == TAKE_REDISBLOOM, &err) ||
+    if (!values_init(&err) || !keys_init(values_pool(), settings.key_file, &err) || !types_init(ctx, &err) ||
         !commands_register(ctx, settings.prefix, settings.cuckoo_prefix, &err) || !settings_register(ctx, &err))
         return failed(ctx, err.text);
     if (engine.SetModuleOptions)

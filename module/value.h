@@ -37,9 +37,6 @@ bool value_key_is_new(const struct value *value, struct errbuf *text_out);
 /* The pool of all filters, and a number that distinguishes dumps of this process from all others. */
 bool values_init(struct errbuf *err);
 
-/* The module's own type, once values_init() has been called. */
-bool value_type_init(struct engine_ctx *ctx, struct errbuf *err);
-
 struct bloom_pool *values_pool(void);
 
 uint64_t value_dump_identity(const struct value *value); /* in the form for bf_scandump() */
@@ -118,20 +115,13 @@ int64_t window_started_here(const struct bloom_filter *filter, uint64_t number, 
 /* With `take-over yes` the module has RedisBloom's place: its types of values, in its encoding. Filters in RedisBloom's
  * layout are of these types, all others of the module's own. With `take-over valkey` it is so with valkey-bloom's. */
 
-extern struct engine_type *redisbloom_type; /* NULL: not taken over */
+extern struct engine_type *redisbloom_type, *valkey_type; /* NULL: not taken over */
 
-/* Registers the type, once values_init() has registered the module's own. False with a text. */
-bool redisbloom_type_init(struct engine_ctx *ctx, struct errbuf *err);
-
-/* valkey-bloom's type and its registration, as of RedisBloom's. */
-extern struct engine_type *valkey_type;
-bool valkey_type_init(struct engine_ctx *ctx, struct errbuf *err);
+/* Registers all types, once values_init() has been called. False with a text. */
+bool types_init(struct engine_ctx *ctx, struct errbuf *err);
 
 /* The type that a value has under its key. */
 struct engine_type *value_type_of(const struct value *value);
-
-/* Registers the types, once values_init() has been called. False with a text. */
-bool cuckoo_type_init(struct engine_ctx *ctx, bool take_over, struct errbuf *err);
 
 /* Whether values of this type are cuckoo filters: a file written without `take-over` has the other type. */
 bool cuckoo_type_is(const struct engine_type *type);

@@ -11,8 +11,6 @@
 
 #define BACKGROUND_BYTES (64 * 1024) /* filters above this size take longer to free than to hand over */
 
-struct engine_type *value_type;
-
 /* ---- a value in pieces ---- */
 
 /* The chunks that have come, or all of a dump whose identity and nonce are 0: equal filters have equal bytes. */
@@ -363,12 +361,3 @@ const struct engine_type_methods value_methods = {
     .free_effort2 = free_effort2,
     .copy2 = copy2,
 };
-
-bool value_type_init(struct engine_ctx *ctx, struct errbuf *err)
-{
-    struct engine_type_methods methods = value_methods;
-    value_type = engine.CreateDataType(ctx, DUMP_TYPE_NAME, DUMP_TYPE_VERSION, &methods);
-    if (value_type)
-        return true;
-    return errbuf_fail(err, false, "cannot register the type %s: is the module already loaded?", DUMP_TYPE_NAME);
-}

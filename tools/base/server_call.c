@@ -58,15 +58,18 @@ static int read_login(struct server_url *url, struct slice login, struct errbuf 
     return 0;
 }
 
+static bool read_number(struct slice text, uint64_t min, uint64_t max, uint64_t *out)
+{
+    char digits[16] = "";
+    if (text.len < sizeof(digits))
+        memcpy(digits, text.ptr, text.len);
+    return tool_parse_u64(digits, min, max, out);
+}
+
 static int read_database(struct server_url *url, struct slice text, struct errbuf *err)
 {
-    char digits[16];
     uint64_t database;
-    if (text.len >= sizeof(digits))
-        return wrong(err, "the database is not a number");
-    memcpy(digits, text.ptr, text.len);
-    digits[text.len] = '\0';
-    if (!tool_parse_u64(digits, 0, MAX_DATABASE, &database))
+    if (!read_number(text, 0, MAX_DATABASE, &database))
         return wrong(err, "the database is not a number");
     url->address.database = (int64_t)database;
     url->has_database = true;
@@ -89,11 +92,8 @@ static int read_host(struct server_url *url, struct slice host, struct errbuf *e
             host = before;
         }
     }
-    char digits[8] = "";
     uint64_t number;
-    if (port.len < sizeof(digits))
-        memcpy(digits, port.ptr, port.len);
-    if (!tool_parse_u64(digits, 1, 65535, &number))
+    if (!read_number(port, 1, 65535, &number))
         return wrong(err, "invalid port");
     url->address.host = host.len == 0 ? "127.0.0.1" : keep(url, host);
     url->address.port = keep(url, port);

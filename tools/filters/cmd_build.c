@@ -29,7 +29,6 @@ struct build {
     enum bloom_variant variant;
     struct bloom_shape shape;
     struct bloom_alone loaded;
-    uint64_t items; /* of the input */
     struct item_input input;
 };
 
@@ -59,8 +58,9 @@ static int decide_shape(struct build *build)
 
 /* ---- items ---- */
 
-static void add_batch(struct build *build, const struct item_batch *items)
+static int add_items(void *ctx, const struct item_batch *items)
 {
+    const struct build *build = ctx;
     struct bloom_filter *filter = build->loaded.filter;
     enum bloom_add refused;
     struct bloom_batch batch;
@@ -71,52 +71,19 @@ static void add_batch(struct build *build, const struct item_batch *items)
         for (size_t i = 0; i < items->n; i++)
             replay[i].hash = murmur3_hash(items->items[i].ptr, items->items[i].len);
         bloom_filter_replay(filter, 0, UINT64_MAX, replay, items->n);
-        return;
+    } else {
+        bloom_batch_start(&batch, filter, items->items, items->n);
+        bloom_batch_add_all(&batch, 0, filter, NULL, NULL, &added, &refused);
     }
-    bloom_batch_start(&batch, filter, items->items, items->n);
-    bloom_batch_add_all(&batch, 0, filter, NULL, NULL, &added, &refused);
-}
-
-/* Passes all items of the input to `take`. */
-static int for_all(struct build *build, const char *what,
-                   int (*take)(struct build *, const struct item_batch *, void *), void *ctx)
-{
-    struct item_batch batch;
-    struct progress progress;
-    int rc;
-
-    progress_begin(&progress, what, build->input.size);
-    while ((rc = item_input_next(&build->input, &batch)) == TOOL_OK && batch.n > 0) {
-        rc = take(build, &batch, ctx);
-        if (rc != TOOL_OK)
-            break;
-        progress_update(&progress, build->input.done);
-    }
-    progress_end(&progress);
-    build->items = build->input.items;
-    return rc;
-}
-
-static int count_items(struct build *build, const struct item_batch *batch, void *ctx)
-{
-    (void)build, (void)batch, (void)ctx;
-    return TOOL_OK;
-}
-
-static int add_items(struct build *build, const struct item_batch *batch, void *ctx)
-{
-    (void)ctx;
-    add_batch(build, batch);
     return TOOL_OK;
 }
 
 /* ---- a pipe ---- */
 
-static int keep_hashes(struct build *build, const struct item_batch *batch, void *ctx)
+static int keep_hashes(void *ctx, const struct item_batch *batch)
 {
     struct bloom_hash hashes[BLOOM_BATCH];
 
-    (void)build;
     for (size_t i = 0; i < batch->n; i++)
         hashes[i] = murmur3_hash(batch->items[i].ptr, batch->items[i].len);
     if (fwrite(hashes, sizeof(hashes[0]), batch->n, ctx) == batch->n)
@@ -146,10 +113,10 @@ static int build_from_pipe(struct build *build)
 
     if (!kept)
         return tool_failed(COMMAND, "a temporary file: %s", strerror(errno));
-    int rc = for_all(build, "reading", keep_hashes, kept);
+    int rc = item_input_each(&build->input, "reading", keep_hashes, kept);
     if (rc == TOOL_OK && (fflush(kept) != 0 || fseek(kept, 0, SEEK_SET) != 0))
         rc = tool_failed(COMMAND, "the temporary file of hashes: %s", strerror(errno));
-    build->capacity = build->items;
+    build->capacity = build->input.items;
     STEP(rc, decide_shape(build));
     STEP(rc, add_hashes(build, kept));
     fclose(kept);
@@ -165,12 +132,12 @@ static int build_filter(struct build *build)
     if (build->capacity == 0 && !build->input.can_rewind)
         return build_from_pipe(build);
     if (build->capacity == 0) {
-        rc = for_all(build, "counting", count_items, NULL);
+        rc = item_input_each(&build->input, "counting", NULL, NULL);
+        build->capacity = build->input.items;
         STEP(rc, item_input_rewind(&build->input));
-        build->capacity = build->items;
     }
     STEP(rc, decide_shape(build));
-    return rc == TOOL_OK ? for_all(build, "adding", add_items, NULL) : rc;
+    return rc == TOOL_OK ? item_input_each(&build->input, "adding", add_items, build) : rc;
 }
 
 static int report(struct build *build, const struct tool_args *args)
@@ -183,7 +150,7 @@ static int report(struct build *build, const struct tool_args *args)
     if (json) {
         output_string(json, "file", build->path);
         json_str(json, "variant", bloom_variant_name(build->variant));
-        JSON_COUNTS(json, {"k", build->shape.k}, {"bits", state.bits}, {"items", build->items},
+        JSON_COUNTS(json, {"k", build->shape.k}, {"bits", state.bits}, {"items", build->input.items},
                     {"capacity", build->capacity});
         json_real(json, "fill", state.fill_ratio);
         json_real(json, "rate", state.rate);
@@ -191,15 +158,16 @@ static int report(struct build *build, const struct tool_args *args)
     } else {
         tool_print_result(build->path, strlen(build->path));
         printf(": %s, k %u, %" PRIu64 " bits, %s, %.3g %% set, rate %.3g\n", bloom_variant_name(build->variant),
-               build->shape.k, state.bits, log_count(build->items, "item").text, 100 * state.fill_ratio, state.rate);
+               build->shape.k, state.bits, log_count(build->input.items, "item").text, 100 * state.fill_ratio,
+               state.rate);
     }
     if (filter_rate_warning(build->error))
         fprintf(stderr, "bloomery " COMMAND ": warning: %s\n", filter_rate_warning(build->error));
-    if (build->items > build->capacity)
+    if (build->input.items > build->capacity)
         fprintf(stderr,
                 "bloomery " COMMAND ": warning: %" PRIu64 " items are more than the capacity of %" PRIu64
                 "; the rate is %.3g\n",
-                build->items, build->capacity, state.rate);
+                build->input.items, build->capacity, state.rate);
     return output_end(&out, TOOL_OK);
 }
 
@@ -247,7 +215,7 @@ static int run_build(const struct tool_args *args)
                 key);
     rc = build_filter(&build);
     item_input_close(&build.input);
-    if (rc == TOOL_OK && filter_write(build.path, &build.shape, build.items, build.replace, filter_next_words,
+    if (rc == TOOL_OK && filter_write(build.path, &build.shape, build.input.items, build.replace, filter_next_words,
                                       build.loaded.filter, &err) != 0)
         rc = tool_failed(COMMAND, "%s: %s", build.path, err.text);
     STEP(rc, report(&build, args));

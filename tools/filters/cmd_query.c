@@ -18,6 +18,7 @@ struct query {
     const char *path;
     bool absent, count, keys, prefixed, nul;
     struct bloom_secret secret; /* id 0: none */
+    struct bloom_alone loaded;  /* for many items */
     struct output out;
     uint64_t selected;
 };
@@ -85,37 +86,29 @@ static struct bloom_item shown(const struct query *query, const struct item_batc
     return text;
 }
 
-static int query_batches(struct query *query, struct item_input *input, const struct bloom_filter *filter)
+static int query_batch(void *ctx, const struct item_batch *batch)
 {
-    struct item_batch batch;
+    struct query *query = ctx;
     struct bloom_batch looked_up;
-    struct progress progress;
-    int rc;
-
-    progress_begin(&progress, "asking", input->size);
-    while ((rc = item_input_next(input, &batch)) == TOOL_OK && batch.n > 0) {
-        bloom_batch_start(&looked_up, filter, batch.items, batch.n);
-        uint32_t present = bloom_batch_query(&looked_up, filter);
-        for (size_t i = 0; i < batch.n; i++)
-            print_answer(query, shown(query, &batch, i), present >> i & 1);
-        progress_update(&progress, input->done);
-    }
-    progress_end(&progress);
-    return rc;
+    bloom_batch_start(&looked_up, query->loaded.filter, batch->items, batch->n);
+    uint32_t present = bloom_batch_query(&looked_up, query->loaded.filter);
+    for (size_t i = 0; i < batch->n; i++)
+        print_answer(query, shown(query, batch, i), present >> i & 1);
+    return TOOL_OK;
 }
 
 static int query_input(struct query *query, const struct filter_file *file, const struct tool_args *args)
 {
     struct item_input input;
-    struct bloom_alone loaded;
     struct errbuf err = {{0}};
+    int rc;
     TRY(item_input_open(&input, NULL, args, true));
-    if (loaded_filter_read(&loaded, file, NULL, &err) != 0) {
-        item_input_close(&input);
-        return tool_failed(COMMAND, "%s: %s", query->path, err.text);
+    if (loaded_filter_read(&query->loaded, file, NULL, &err) == 0) {
+        rc = item_input_each(&input, "asking", query_batch, query);
+        bloom_alone_deinit(&query->loaded);
+    } else {
+        rc = tool_failed(COMMAND, "%s: %s", query->path, err.text);
     }
-    int rc = query_batches(query, &input, loaded.filter);
-    bloom_alone_deinit(&loaded);
     item_input_close(&input);
     return rc;
 }

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "cql_key.h"
+#include "output.h"
 
 #define BUF_BYTES   (1u << 20) /* read at once; grows if an item is longer */
 #define PREFIX_SIZE 4
@@ -272,6 +273,23 @@ int item_input_next(struct item_input *input, struct item_batch *batch)
             return TOOL_FAILED;
     }
     return TOOL_OK;
+}
+
+int item_input_each(struct item_input *input, const char *what, item_take_fn *take, void *ctx)
+{
+    struct item_batch batch;
+    struct progress progress;
+    int rc;
+
+    progress_begin(&progress, what, input->size);
+    while ((rc = item_input_next(input, &batch)) == TOOL_OK && batch.n > 0) {
+        rc = take ? take(ctx, &batch) : TOOL_OK;
+        if (rc != TOOL_OK)
+            break;
+        progress_update(&progress, input->done);
+    }
+    progress_end(&progress);
+    return rc;
 }
 
 bool item_input_pauses(const struct item_input *input)

@@ -51,6 +51,8 @@ struct item_batch {
     struct bloom_item lines[BLOOM_BATCH]; /* the line, or the item with its length: as it was read */
 };
 
+typedef int item_take_fn(void *ctx, const struct item_batch *batch);
+
 /* The options of all subcommands with items. */
 #define ITEM_INPUT_OPTIONS                                                                                            \
     KEY_OPTIONS("The keys of a KEYED filter: items are hashed under one of them."),                                   \
@@ -74,6 +76,10 @@ void item_input_close(struct item_input *input);
 
 /* The next items; they live until the next call. TOOL_OK, or TOOL_FAILED after a message. */
 int item_input_next(struct item_input *input, struct item_batch *batch);
+
+/* Passes all items to `take`, NULL: they are only counted, with a line of progress for `what` is done. TOOL_OK, the
+ * first other status that `take` returns, or TOOL_FAILED after a message. */
+int item_input_each(struct item_input *input, const char *what, item_take_fn *take, void *ctx);
 
 /* Whether the next call would wait for a pipe or a terminal; right after a batch that is not full. */
 bool item_input_pauses(const struct item_input *input);

@@ -160,8 +160,9 @@ static void put_batch(struct fill *fill, const struct item_batch *batch)
 }
 
 /* While the input pauses, no batch waits for its reply: errors show at once. */
-static void send_batch(struct fill *fill, const struct item_batch *batch)
+static int send_batch(void *ctx, const struct item_batch *batch)
 {
+    struct fill *fill = ctx;
     struct errbuf err = {{0}};
 
     put_batch(fill, batch);
@@ -174,39 +175,14 @@ static void send_batch(struct fill *fill, const struct item_batch *batch)
             lose_server(fill, &err);
         fill->waiting.queued = 0;
     }
-}
-
-/* TOOL_FAILED: the input is bad, after a message, or there is a reason to stop. */
-static int send_items(struct fill *fill)
-{
-    struct item_batch batch;
-    struct progress progress;
-    int rc;
-
-    progress_begin(&progress, "filling", fill->input.size);
-    while ((rc = item_input_next(&fill->input, &batch)) == TOOL_OK && batch.n > 0) {
-        send_batch(fill, &batch);
-        if (fill->reason.text[0])
-            break;
-        progress_update(&progress, fill->input.done);
-    }
-    take_answers(fill, 0);
-    progress_end(&progress);
-    return fill->reason.text[0] ? TOOL_FAILED : rc;
+    return fill->reason.text[0] ? TOOL_FAILED : TOOL_OK;
 }
 
 static int count_items(struct fill *fill)
 {
-    struct item_batch batch;
-    struct progress progress;
-    int rc;
-
     if (!fill->input.can_rewind)
         return tool_misused(COMMAND, "--capacity is missing: the items of a pipe cannot be counted in advance");
-    progress_begin(&progress, "counting", fill->input.size);
-    while ((rc = item_input_next(&fill->input, &batch)) == TOOL_OK && batch.n > 0)
-        progress_update(&progress, fill->input.done);
-    progress_end(&progress);
+    int rc = item_input_each(&fill->input, "counting", NULL, NULL);
     fill->capacity = fill->input.items ? fill->input.items : 1;
     return rc == TOOL_OK ? item_input_rewind(&fill->input) : rc;
 }
@@ -242,8 +218,9 @@ static int report(const struct fill *fill, const struct tool_args *args, int rc)
 static int fill_filter(struct fill *fill, const struct tool_args *args)
 {
     TRY(fill->makes ? make_filter(fill) : demand_filter(fill));
-    int rc = send_items(fill);
-    if (rc != TOOL_OK)
+    int rc = item_input_each(&fill->input, "filling", send_batch, fill); /* TOOL_FAILED: after a message if it is bad */
+    take_answers(fill, 0);
+    if (rc != TOOL_OK || fill->reason.text[0])
         rc = report_failure(fill);
     return report(fill, args, rc);
 }

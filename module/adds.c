@@ -180,7 +180,7 @@ static void replicate_adds(struct adds *adds, bool as_it_came)
     size_t from = 0;
     as_it_came &= !bloom_filter_params(value_filter(adds->call->value))->key; /* hashes instead of items */
     if (as_it_came && adds->ngrowths == 0 && adds->added == adds->n) {
-        effect_verbatim(adds->call);
+        engine.ReplicateVerbatim(adds->call->ctx);
         return;
     }
     for (size_t i = 0; i < adds->ngrowths; i++) {

@@ -227,7 +227,7 @@ static bool apply_union(struct call *call, struct errbuf *err)
         return false;
     }
     call_put(call, made);
-    effect_verbatim(call);
+    engine.ReplicateVerbatim(call->ctx);
     effect_changed(call, "bloom.merge");
     return true;
 }
@@ -256,7 +256,7 @@ static bool apply(struct call *call, struct errbuf *err)
     if (slice_is(what, "DROP"))
         return apply_drop(call, err);
     if ((slice_is(what, "ITEMS") && apply_items(call, err)) || (slice_is(what, "ADD") && apply_adds(call, err))) {
-        effect_verbatim(call);
+        engine.ReplicateVerbatim(call->ctx);
         return true;
     }
     if (!err->text[0])

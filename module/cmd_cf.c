@@ -295,7 +295,7 @@ bool cf_apply(struct call *call, struct errbuf *err)
         else if (cuckoo_add(filter, hash, false, NULL, err) == BLOOM_NO_ROOM)
             return false;
     }
-    effect_verbatim(call);
+    engine.ReplicateVerbatim(call->ctx);
     effect_changed(call, NULL);
     return true;
 }
@@ -330,7 +330,7 @@ HANDLER(cmd_cf_compact)
     compact(filter, true);
     struct places after = places_of(filter);
     if (before.sum != after.sum || before.deletes != after.deletes || before.nlayers != after.nlayers) {
-        effect_verbatim(call);
+        engine.ReplicateVerbatim(call->ctx);
         effect_changed(call, NULL);
     }
     engine.ReplyWithSimpleString(call->ctx, "OK");

@@ -16,10 +16,10 @@ HANDLER(cmd_bf_scandump)
 }
 
 /* The filter now has the chunk. */
-static void tell(struct call *call, bool complete)
+static void tell(struct call *call, const char *event)
 {
-    effect_verbatim(call);
-    effect_changed(call, complete ? "bloom.load" : NULL);
+    engine.ReplicateVerbatim(call->ctx);
+    effect_changed(call, event);
     engine.ReplyWithSimpleString(call->ctx, "OK");
 }
 
@@ -49,7 +49,7 @@ static void begin_load(struct call *call, const struct bf_chunk *chunk)
     }
     remove_value(call);
     call_put(call, value);
-    tell(call, false);
+    tell(call, NULL);
 }
 
 static void continue_load(struct call *call, const struct bf_chunk *chunk)
@@ -62,7 +62,7 @@ static void continue_load(struct call *call, const struct bf_chunk *chunk)
         call_put(call, value);
     }
     if (state == BF_LOAD_COMPLETE || state == BF_LOAD_GOES_ON) {
-        tell(call, state == BF_LOAD_COMPLETE);
+        tell(call, state == BF_LOAD_COMPLETE ? "bloom.load" : NULL);
         return;
     }
     if (state == BF_LOAD_SPOILT) {
@@ -110,7 +110,7 @@ static void load_value(struct call *call, const struct dump_plan *plan, struct s
     if (value) {
         valkey_restore(VALKEY_LOAD, payload.ptr, payload.len, value_filter(value));
         call_put(call, value);
-        tell(call, true);
+        tell(call, "bloom.load");
     }
 }
 
@@ -142,12 +142,6 @@ HANDLER(cmd_cf_scandump)
         cf_reply_chunk(&out, value_filter(call->value), iterator);
 }
 
-static void tell_cuckoo(struct call *call, const char *event)
-{
-    effect_verbatim(call);
-    effect_changed(call, event);
-}
-
 static void load_header(struct call *call, struct slice data)
 {
     struct errbuf err = {""};
@@ -168,8 +162,7 @@ static void load_header(struct call *call, struct slice data)
     call_put(call, value);
     if (value_key_is_new(value, &err))
         engine.Log(call->ctx, "warning", "bloomery: %s", err.text);
-    tell_cuckoo(call, "bloom.reserve");
-    engine.ReplyWithSimpleString(call->ctx, "OK");
+    tell(call, "bloom.reserve");
 }
 
 /* Slots that are equal already are no change. */
@@ -179,8 +172,9 @@ static void load_slots(struct call *call, uint64_t at, struct slice data)
     uint64_t before = bloom_filter_changes(filter);
     cuckoo_set_slots(filter, at, data.ptr, data.len, NULL);
     if (bloom_filter_changes(filter) != before)
-        tell_cuckoo(call, NULL);
-    engine.ReplyWithSimpleString(call->ctx, "OK");
+        tell(call, NULL);
+    else
+        engine.ReplyWithSimpleString(call->ctx, "OK");
 }
 
 HANDLER(cmd_cf_loadchunk)

@@ -87,7 +87,7 @@ static void clear_filter(struct call *call)
         return;
     }
     call_put(call, empty);
-    effect_verbatim(call);
+    engine.ReplicateVerbatim(call->ctx);
     effect_changed(call, "bloom.clear");
     engine.ReplyWithSimpleString(call->ctx, "OK");
 }

@@ -33,14 +33,6 @@ const struct command *command_of(engine_command_fn handler)
 
 /* ---- flags and categories ---- */
 
-/* A first chunk over maxmemory is refused by its handler. With the flag the engine would refuse it to migrations. */
-static void flags_of(const struct command *row, char *text, size_t size)
-{
-    bool by_itself = row->handler == cmd_bf_loadchunk || row->handler == cmd_cf_loadchunk;
-    snprintf(text, size, "%s%s%s", row->flags & CMD_WRITE ? "write" : "readonly",
-             row->flags & CMD_DENYOOM && !by_itself ? " deny-oom" : "", row->flags & CMD_FAST ? " fast" : "");
-}
-
 /* "write fast bloom"; without the module's own category, the last one, where the engine has none. */
 static void categories_of(const struct command *row, bool own, char *text, size_t size)
 {
@@ -148,7 +140,11 @@ static bool register_row(struct engine_ctx *ctx, const char *prefix, const struc
 {
     char name[64], text[64];
     snprintf(name, sizeof(name), "%s%s", prefix, row->name + 2);
-    flags_of(row, text, sizeof(text));
+    /* A first chunk over maxmemory is refused by its handler. With the flag the engine would refuse it to migrations.
+     */
+    bool by_itself = row->handler == cmd_bf_loadchunk || row->handler == cmd_cf_loadchunk;
+    snprintf(text, sizeof(text), "%s%s%s", row->flags & CMD_WRITE ? "write" : "readonly",
+             row->flags & CMD_DENYOOM && !by_itself ? " deny-oom" : "", row->flags & CMD_FAST ? " fast" : "");
     if (engine.CreateCommand(ctx, name, row->handler, text, row->first_key, row->last_key, row->key_step) != ENGINE_OK)
         return errbuf_fail(err, false,
                            "the engine already has a command %s, perhaps from its own module; choose another prefix: "

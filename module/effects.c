@@ -32,11 +32,6 @@ static size_t write_header(const struct bloom_filter *filter, const struct bloom
     return dump_chunk_bytes(&plan, 0);
 }
 
-static bool is_theirs(const struct call *call)
-{
-    return redisbloom_type && value_type_of(call->value) == redisbloom_type;
-}
-
 /* For the log only: creates the filter of the call, with RedisBloom's command. */
 static void log_reserve(struct call *call)
 {
@@ -50,11 +45,6 @@ static void log_reserve(struct call *call)
                          expansion);
     else
         engine.Replicate(call->ctx, names.reserve, "sccc" ENGINE_LOG_ONLY, call->argv[1], rate, capacity, "NONSCALING");
-}
-
-static bool is_valkeys(const struct call *call)
-{
-    return valkey_type && value_type_of(call->value) == valkey_type;
 }
 
 /* Creates the filter of the call with valkey-bloom's command, as it does itself. */
@@ -77,13 +67,13 @@ static void replicate_insert(struct call *call)
 
 void effect_applied(struct call *call, bool made)
 {
-    if (is_valkeys(call)) {
+    if (value_type_of(call->value) == valkey_type) {
         if (made)
             replicate_insert(call);
         return;
     }
-    if (!is_theirs(call)) {
-        effect_verbatim(call);
+    if (value_type_of(call->value) != redisbloom_type) {
+        engine.ReplicateVerbatim(call->ctx);
         return;
     }
     engine.Replicate(call->ctx, names.apply, "v" ENGINE_REPLICAS_ONLY, call->argv + 1, (size_t)call->argc - 1);
@@ -98,12 +88,13 @@ void effect_made(struct call *call, int64_t expires_ms)
     unsigned char header[HEADER_MAX];
     bloom_filter_layer(filter, 0, &view);
     size_t len = write_header(filter, &view.shape, header);
-    if (is_valkeys(call))
+    if (value_type_of(call->value) == valkey_type)
         replicate_insert(call);
     else
-        engine.Replicate(call->ctx, names.apply, is_theirs(call) ? "scb" ENGINE_REPLICAS_ONLY : "scb", call->argv[1],
-                         "MAKE", (const char *)header, len);
-    if (is_theirs(call))
+        engine.Replicate(call->ctx, names.apply,
+                         value_type_of(call->value) == redisbloom_type ? "scb" ENGINE_REPLICAS_ONLY : "scb",
+                         call->argv[1], "MAKE", (const char *)header, len);
+    if (value_type_of(call->value) == redisbloom_type)
         log_reserve(call);
     if (expires_ms)
         expire(call, expires_ms);
@@ -112,11 +103,12 @@ void effect_made(struct call *call, int64_t expires_ms)
 void effect_growth(struct call *call, unsigned layer, const struct bloom_shape *shape)
 {
     unsigned char header[HEADER_MAX];
-    if (is_valkeys(call)) /* the same adds make it */
+    if (value_type_of(call->value) == valkey_type) /* the same adds make it */
         return;
     size_t len = write_header(value_filter(call->value), shape, header);
-    engine.Replicate(call->ctx, names.apply, is_theirs(call) ? "sclb" ENGINE_REPLICAS_ONLY : "sclb", call->argv[1],
-                     "LAYER", (long long)layer, (const char *)header, len);
+    engine.Replicate(call->ctx, names.apply,
+                     value_type_of(call->value) == redisbloom_type ? "sclb" ENGINE_REPLICAS_ONLY : "sclb",
+                     call->argv[1], "LAYER", (long long)layer, (const char *)header, len);
 }
 
 void effect_turn(struct call *call, unsigned layer, const struct bloom_shape *shape, const struct bloom_turn *turn)
@@ -214,7 +206,7 @@ void effect_cuckoo_deleted(struct call *call, uint64_t hash)
 {
     unsigned char bytes[8];
     if (bloom_filter_params(value_filter(call->value))->key == 0) {
-        effect_verbatim(call);
+        engine.ReplicateVerbatim(call->ctx);
         return;
     }
     le64_put(bytes, hash);
@@ -224,14 +216,9 @@ void effect_cuckoo_deleted(struct call *call, uint64_t hash)
 void effect_cuckoo_added(struct call *call, size_t first, const uint32_t *added, size_t n, bool as_it_came)
 {
     if (as_it_came && bloom_filter_params(value_filter(call->value))->key == 0)
-        effect_verbatim(call);
+        engine.ReplicateVerbatim(call->ctx);
     else
         replicate_chosen(call, names.cf_insert, "ITEMS", "CFADD", first, added, 0, n);
-}
-
-void effect_verbatim(struct call *call)
-{
-    engine.ReplicateVerbatim(call->ctx);
 }
 
 static void replicate_counts(struct call *call)

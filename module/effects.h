@@ -22,6 +22,8 @@
  * the added items, and the header of CF.LOADCHUNK. No setting changes their result. All operations on a filter are the
  * same everywhere, including evictions, growth and compactions.
  *
+ * A call that the engine replicates verbatim replicates nothing else: the engines' interface forbids a mixture.
+ *
  * A header is the first chunk of a dump (dump.h) of a filter with this one layer: all parameters and the shape.
  *
  * With take-over the engine's log has RedisBloom's commands for filters of its type instead, so RedisBloom can read the
@@ -68,9 +70,6 @@ void effect_cuckoo_deleted(struct call *call, uint64_t hash);
 /* Of the n words from `first` on, those whose bit is set in `added` have been added to a cuckoo filter. `as_it_came`:
  * the command has the same effect on a replica, and nothing has been replicated yet. */
 void effect_cuckoo_added(struct call *call, size_t first, const uint32_t *added, size_t n, bool as_it_came);
-
-/* Replicates the command unchanged, and nothing else of this call: the engines' interface forbids a mixture. */
-void effect_verbatim(struct call *call);
 
 /* BF.APPLY, after it has made a filter, or a layer. */
 void effect_applied(struct call *call, bool made);

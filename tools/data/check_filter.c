@@ -51,13 +51,15 @@ bool filter_shape_is_possible(struct filter_checker *checker, const struct bloom
 
 /* ---- files ---- */
 
-/* Whether the bytes of layer i, which begin with `head`, are those of its file. */
-static bool bytes_are_right(const unsigned char *head, uint64_t size, uint64_t found,
-                            const struct manifest_filter *filter, unsigned i, struct errbuf *why)
+/* Whether the bytes of the layer, which begin with `head`, are those of the MANIFEST. */
+static bool layer_is_whole(const struct layer_bytes *of, const unsigned char *head, struct errbuf *why)
 {
-    const struct manifest_layer *layer = &filter->layers[i];
+    const struct manifest_layer *layer = &of->filter->layers[of->index];
 
-    return layer_check(head, size, &layer->shape, found, layer->xxh3, why) == LAYER_OK;
+    if (layer_check(head, of->size, &layer->shape, of->xxh3, layer->xxh3, why) == LAYER_OK)
+        return true;
+    errbuf_prefix(why, "%s", of->from);
+    return false;
 }
 
 struct reading {
@@ -75,47 +77,14 @@ static int take_piece(void *ctx, const unsigned char *bytes, size_t n, uint64_t 
     return 0;
 }
 
-static bool file_is_whole(struct filter_checker *checker, const char *path, const struct manifest_filter *filter,
-                          unsigned i, struct errbuf *why)
-{
-    struct reading reading = {.progress = checker->progress};
-    uint64_t size = 0, xxh3 = 0;
-    int rc = file_pieces(path, take_piece, &reading, &size, &xxh3);
-    bool whole = rc == 0 && bytes_are_right(reading.head, size, xxh3, filter, i, why);
-
-    if (rc != 0)
-        errbuf_set(why, "%s", strerror(-rc));
-    if (!whole)
-        errbuf_prefix(why, "%s", path);
-    return whole;
-}
-
-static bool packed_layer_is_whole(struct filter_checker *checker, const struct manifest_filter *filter, unsigned i,
-                                  uint64_t offset, struct errbuf *why)
-{
-    size_t len = (size_t)filterdb_bytes(filter->layers[i].shape.nwords);
-    const unsigned char *bytes;
-
-    progress_add(checker->progress, len);
-    if (pack_read(&checker->packs, filter->pack, offset, len, &bytes, why) != 0)
-        return false;
-    if (bytes_are_right(bytes, len, XXH3_64bits(bytes, len), filter, i, why))
-        return true;
-    errbuf_prefix(why, FILTERS_DIR "/%" PRIu64 ".pack: layer %u, at byte %" PRIu64, filter->pack, i, offset);
-    return false;
-}
-
 bool filter_layer_is_whole(struct filter_checker *checker, const struct manifest_filter *filter, unsigned i,
                            uint64_t offset, struct errbuf *why)
 {
-    const struct file_name name = manifest_layer_file(filter, i);
-    char path[4096], file[FILE_NAME_SIZE];
+    struct reading reading = {.progress = checker->progress};
+    struct layer_bytes layer = {.filter = filter, .index = i, .offset = offset};
 
-    if (filter->pack)
-        return packed_layer_is_whole(checker, filter, i, offset, why);
-    file_name_format(&name, file);
-    snprintf(path, sizeof(path), "%s/" FILTERS_DIR "/%s", checker->datadir, file);
-    return file_is_whole(checker, path, filter, i, why);
+    return layer_pieces(&layer, checker->datadir, &checker->packs, take_piece, &reading, why) == 0 &&
+           layer_is_whole(&layer, reading.head, why);
 }
 
 /* ---- keys ---- */
@@ -192,7 +161,7 @@ int log_has_changes(const char *datadir, const struct store_checkpoint *save, st
 
 /* ---- files ---- */
 
-int file_pieces(const char *path, piece_fn *take, void *ctx, uint64_t *size_out, uint64_t *xxh3_out)
+static int file_pieces(const char *path, piece_fn *take, void *ctx, uint64_t *size_out, uint64_t *xxh3_out)
 {
     static unsigned char piece[1u << 20];
     const struct fsops *fs = fsops_posix();
@@ -220,4 +189,32 @@ int file_pieces(const char *path, piece_fn *take, void *ctx, uint64_t *size_out,
         fs->close(fs->ctx, fd);
     XXH3_freeState(hash);
     return rc;
+}
+
+int layer_pieces(struct layer_bytes *layer, const char *datadir, struct pack_reader *packs, piece_fn *take, void *ctx,
+                 struct errbuf *why)
+{
+    const struct manifest_filter *filter = layer->filter;
+    struct file_name name = {.kind = FILE_PACK, .number = filter->pack};
+    const unsigned char *bytes;
+    char file[FILE_NAME_SIZE];
+    int rc;
+
+    if (!filter->pack)
+        name = manifest_layer_file(filter, layer->index);
+    file_name_format(&name, file);
+    snprintf(layer->from, sizeof(layer->from), "%s/" FILTERS_DIR "/%s", datadir, file);
+    layer->size = filterdb_bytes(filter->layers[layer->index].shape.nwords);
+    if (!filter->pack) {
+        rc = file_pieces(layer->from, take, ctx, &layer->size, &layer->xxh3);
+    } else {
+        size_t len = strlen(layer->from);
+        snprintf(layer->from + len, sizeof(layer->from) - len, ": layer %u, at byte %" PRIu64, layer->index,
+                 layer->offset);
+        if (pack_read(packs, filter->pack, layer->offset, (size_t)layer->size, &bytes, why) != 0)
+            return -EIO;
+        layer->xxh3 = XXH3_64bits(bytes, (size_t)layer->size);
+        rc = take(ctx, bytes, (size_t)layer->size, 0);
+    }
+    return rc == 0 ? 0 : errbuf_fail(why, rc, "%s: %s", layer->from, strerror(-rc));
 }

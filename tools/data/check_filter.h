@@ -46,10 +46,21 @@ int check_keys(const char *datadir, bool print, struct errbuf *err);
 int log_has_changes(const char *datadir, const struct store_checkpoint *save, store_report_fn *report, void *report_ctx,
                     struct errbuf *err);
 
-/* pieces: reads a file from its beginning to its end, a piece at a time, and hashes it. Thread: one. */
+/* pieces: reads the bytes of a layer from its own file or pack, a piece at a time, and hashes them. Thread: one. */
 
 /* Takes the `n` bytes at offset `at`. 0, or -errno, which ends the reading. */
 typedef int piece_fn(void *ctx, const unsigned char *bytes, size_t n, uint64_t at);
 
-/* `size_out` and `xxh3_out` get the size and the XXH3 hash of the whole file. 0, or -errno of the file or of `take`. */
-int file_pieces(const char *path, piece_fn *take, void *ctx, uint64_t *size_out, uint64_t *xxh3_out);
+struct layer_bytes {
+    const struct manifest_filter *filter;
+    unsigned index;
+    uint64_t offset; /* in the pack */
+
+    /* results */
+    char from[4096 + 64]; /* for messages */
+    uint64_t size, xxh3;
+};
+
+/* 0, or -errno of the file or of `take`, with a text. */
+int layer_pieces(struct layer_bytes *layer, const char *datadir, struct pack_reader *packs, piece_fn *take, void *ctx,
+                 struct errbuf *why);

@@ -7,7 +7,6 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <xxhash.h>
 
 #include "filterdb.h"
 #include "fsops.h"
@@ -80,58 +79,34 @@ struct export
     int status;
 };
 
-/* Copies a layer from its own file or pack, and verifies its checksum. `from` is the file's path for messages. */
-static int copy_layer(struct export *export, const struct manifest_filter *filter, unsigned i, uint64_t offset,
-                      struct writing *writing, const char *from, struct errbuf *why)
+/* Copies a layer, and verifies its checksum. */
+static int copy_layer(struct export *export, struct layer_bytes *layer, struct writing *writing, struct errbuf *why)
 {
-    const struct manifest_layer *layer = &filter->layers[i];
-    uint64_t size = filterdb_bytes(layer->shape.nwords), found = size, xxh3 = 0;
-    const unsigned char *bytes;
-    int rc = 0;
+    const struct manifest_layer *saved = &layer->filter->layers[layer->index];
+    int rc = layer_pieces(layer, export->datadir, &export->packs, put_piece, writing, why);
 
-    if (filter->pack) {
-        if (pack_read(&export->packs, filter->pack, offset, (size_t)size, &bytes, why) != 0)
-            return -EIO;
-        xxh3 = XXH3_64bits(bytes, (size_t)size);
-        rc = put_piece(writing, bytes, (size_t)size, 0);
-    } else {
-        rc = file_pieces(from, put_piece, writing, &found, &xxh3);
-    }
-    if (rc == 0 && (found != size || xxh3 != layer->xxh3))
-        return errbuf_fail(why, -EIO, "%s: differs from the MANIFEST", from);
-    return rc == 0 ? 0 : errbuf_fail(why, rc, "%s: %s", writing->failed ? writing->target->path : from, strerror(-rc));
-}
-
-static void path_of(const struct export *export, const struct manifest_filter *filter, unsigned i, uint64_t offset,
-                    char *path, size_t size)
-{
-    struct file_name name = {.kind = FILE_PACK, .number = filter->pack};
-    char file[FILE_NAME_SIZE];
-
-    if (!filter->pack)
-        name = manifest_layer_file(filter, i);
-    file_name_format(&name, file);
-    int len = snprintf(path, size, "%s/" FILTERS_DIR "/%s", export->datadir, file);
-    if (filter->pack && len > 0 && (size_t)len < size)
-        snprintf(path + len, size - (size_t)len, ": byte %" PRIu64, offset);
+    if (rc != 0)
+        return writing->failed ? errbuf_fail(why, rc, "%s: %s", writing->target->path, strerror(-rc)) : rc;
+    if (layer->size == filterdb_bytes(saved->shape.nwords) && layer->xxh3 == saved->xxh3)
+        return 0;
+    return errbuf_fail(why, -EIO, "%s: differs from the MANIFEST", layer->from);
 }
 
 static int export_layer(struct export *export, const struct manifest_filter *filter, unsigned i, uint64_t offset,
                         const struct target *target, struct errbuf *why)
 {
     struct writing writing = {.target = target, .progress = &export->progress};
+    struct layer_bytes layer = {.filter = filter, .index = i, .offset = offset};
     struct errbuf at_end = {{0}};
-    char from[4096 + 32];
     int rc = new_file_open(&writing.file, target->path, false, why);
 
     if (rc != 0) {
         errbuf_prefix(why, "%s", target->path);
         return rc;
     }
-    path_of(export, filter, i, offset, from, sizeof(from));
     rc = fs_write_all(fsops_posix(), writing.file.fd, target->head, target->head_len, 0);
     if (rc == 0)
-        rc = copy_layer(export, filter, i, offset, &writing, from, why);
+        rc = copy_layer(export, &layer, &writing, why);
     else
         errbuf_set(why, "%s: %s", target->path, strerror(-rc));
     int ended = new_file_end(&writing.file, rc, &at_end);

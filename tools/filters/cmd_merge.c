@@ -19,11 +19,6 @@ struct merge {
     struct progress progress;
 };
 
-static bool same_bits(const struct bloom_shape *a, const struct bloom_shape *b)
-{
-    return a->k == b->k && a->nwords == b->nwords && bloom_layouts_agree(a->variant, b->variant);
-}
-
 static int refuse_layout(const struct merge *merge, unsigned i)
 {
     const struct bloom_shape *a = &merge->files[0].shape, *b = &merge->files[i].shape;
@@ -60,7 +55,9 @@ static int open_files(struct merge *merge, const char *variant)
     for (unsigned i = 0; i < merge->nfiles; i++) {
         if (filter_open(&merge->files[i], merge->paths[i], variant, &err) != 0)
             return tool_failed(COMMAND, "%s: %s", merge->paths[i], err.text);
-        if (!same_bits(&merge->files[0].shape, &merge->files[i].shape))
+        const struct bloom_shape *first = &merge->files[0].shape, *shape = &merge->files[i].shape;
+        if (first->k != shape->k || first->nwords != shape->nwords ||
+            !bloom_layouts_agree(first->variant, shape->variant))
             return refuse_layout(merge, i);
     }
     return TOOL_OK;

@@ -39,11 +39,6 @@ struct fill {
 
 /* ---- the filter ---- */
 
-static bool answers_one(const struct resp_reply *reply)
-{
-    return reply->nodes[0].kind == RESP_REPLY_INTEGER && reply->nodes[0].number == 1;
-}
-
 static bool says_exists(const struct resp_reply *reply)
 {
     static const char text[] = "item exists"; /* the text of RedisBloom */
@@ -58,7 +53,7 @@ static int demand_filter(struct fill *fill)
 
     PEER_PUT(&fill->server.peer, slice_of("EXISTS"), slice_of(fill->name));
     int rc = server_call_reply(&fill->server, &reply);
-    if (rc == TOOL_OK && !answers_one(&reply))
+    if (rc == TOOL_OK && (reply.nodes[0].kind != RESP_REPLY_INTEGER || reply.nodes[0].number != 1))
         return tool_failed(COMMAND, "%s: no filter '%s'; use --error and --capacity to create it",
                            fill->server.url.shown, fill->name);
     return rc;

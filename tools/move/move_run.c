@@ -30,13 +30,6 @@ static void tell(struct move *move, const struct move_filter *filter, const char
     fprintf(out, ": %s\n", why);
 }
 
-static bool is_printed(const struct move *move, enum move_outcome outcome)
-{
-    if (outcome == MOVE_GONE)
-        return false;
-    return move->options->dry_run || (outcome != MOVE_MOVED && outcome != MOVE_THERE);
-}
-
 static const char *word_for(enum move_outcome outcome)
 {
     switch (outcome) {
@@ -76,7 +69,7 @@ void move_finish(struct move *move, struct move_filter *filter, enum move_outcom
         move->totals.summary.bytes += (uint64_t)filter->info.size;
     move->totals.finished++;
     move->totals.finished_bytes += (uint64_t)filter->info.size;
-    if (is_printed(move, outcome))
+    if (outcome != MOVE_GONE && (move->options->dry_run || (outcome != MOVE_MOVED && outcome != MOVE_THERE)))
         tell(move, filter, word_for(outcome), fmt ? why.text : NULL);
     lock_give(&move->lock);
 }

@@ -207,12 +207,6 @@ static bool is_text(const struct resp_reply *reply, size_t at, const char *text)
     return reply->nodes[at].kind == RESP_REPLY_TEXT && slice_is(resp_reply_text(reply, at), text);
 }
 
-/* Whether this is an array of n elements; `each`: all of them texts, or all arrays of texts. */
-static bool is_array(const struct resp_reply *reply, size_t at, size_t n)
-{
-    return at && reply->nodes[at].kind == RESP_REPLY_ARRAY && reply->nodes[at].number == (int64_t)n;
-}
-
 static bool are_texts(const struct resp_reply *reply, size_t at)
 {
     if (reply->nodes[at].kind != RESP_REPLY_ARRAY)
@@ -235,7 +229,8 @@ static bool read_parts(const struct resp_reply *reply, size_t n, struct reply_pa
         else if (is_text(reply, at, "unknown"))
             parts->unknown = at + 1;
     }
-    if (!is_array(reply, parts->found, n) || !parts->unknown || !are_texts(reply, parts->unknown) ||
+    if (!parts->found || reply->nodes[parts->found].kind != RESP_REPLY_ARRAY ||
+        reply->nodes[parts->found].number != (int64_t)n || !parts->unknown || !are_texts(reply, parts->unknown) ||
         reply->nodes[parts->unknown].number % 2 != 0)
         return false;
     size_t at = parts->found + 1;

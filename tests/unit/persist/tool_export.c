@@ -163,7 +163,7 @@ Test(tool_export, what_is_damaged_is_not_exported_and_check_says_whose_it_is)
     ASSERT_RUN(0, "files: 4 whole, 0 damaged", "check data");
     file_flip_bit(place.path, 8 * (place.offset + 30));
     file_flip_bit(rig_place(NULL, AT("data"), "large", 0).path, 800);
-    ASSERT_RUN(1, "damaged: filter 'one', id 1: filters/", "check data");
+    ASSERT_RUN(1, "damaged: filter 'one', id 1: data/filters/1.pack: layer 0, at byte ", "check data");
     cr_assert(strstr(output, "damaged: filter 'large', id 3: ") && strstr(output, "files: 2 whole, 2 damaged"), "%s",
               output);
     ASSERT_RUN(1, "differs from the MANIFEST", "export data one out");

@@ -268,14 +268,6 @@ bool cf_read_info(const struct bf_args *args, bool *full_out, struct errbuf *err
     return *full_out || args->argc == 2 || bf_wrong_arity(args, error);
 }
 
-static void reply_full(const struct bf_out *out, const struct cuckoo_state *state)
-{
-    double bytes = (double)state->bytes, items = (double)state->items;
-    bf_out_named_real(out, "Fill ratio", items / (double)state->slots);
-    bf_out_named_real(out, "Current error rate", state->rate);
-    bf_out_named_real(out, "Bytes per item", state->items ? bytes / items : 0);
-}
-
 /* Of a filter that keeps its rate. */
 static void reply_rate(const struct bf_out *out, const struct bloom_filter *filter, const struct cuckoo_state *state)
 {
@@ -316,8 +308,11 @@ void cf_reply_info(const struct bf_out *out, const struct bloom_filter *filter, 
     out->ops->map(out->ctx, n + (full ? 3u : 0u) + (rate ? 4u + (params->key != 0) : 0u));
     for (size_t i = 0; i < n; i++)
         bf_out_named_count(out, fields[i].name, fields[i].value);
-    if (full)
-        reply_full(out, &state);
+    if (full) {
+        bf_out_named_real(out, "Fill ratio", (double)state.items / (double)state.slots);
+        bf_out_named_real(out, "Current error rate", state.rate);
+        bf_out_named_real(out, "Bytes per item", state.items ? (double)state.bytes / (double)state.items : 0);
+    }
     if (rate)
         reply_rate(out, filter, &state);
 }

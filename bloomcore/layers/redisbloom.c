@@ -10,18 +10,13 @@
 
 /* ---- numbers from outside ---- */
 
-static bool is_whole(uint64_t number, uint64_t most)
-{
-    return number <= most;
-}
-
 static int check_layer(const struct redisbloom_layer *from, unsigned options, struct bloom_shape *shape,
                        struct errbuf *err)
 {
     if (from->bits < 8 || from->bits % 8 != 0 || from->bits > MAX_BITS)
         return errbuf_fail(err, BLOOM_REFUSED, "%llu bits: must be whole bytes, and in the range [8, %llu]",
                            (unsigned long long)from->bits, (unsigned long long)MAX_BITS);
-    if (!is_whole(from->hashes, BLOOM_MAX_HASHES) || !is_whole(from->n2, 63))
+    if (from->hashes > BLOOM_MAX_HASHES || from->n2 > 63)
         return errbuf_fail(err, BLOOM_REFUSED, "%llu hashes, n2 %llu: must be at most %d and 63",
                            (unsigned long long)from->hashes, (unsigned long long)from->n2, BLOOM_MAX_HASHES);
     if (from->count > from->entries)

@@ -72,7 +72,6 @@ int log_init(struct log *log, const char *path, enum log_level level, struct err
                                       .client = {.lines = 5, .seconds = 1},
                                       .accept = {.lines = 1, .seconds = 1},
                                       .rate = {.lines = 1, .seconds = 3600},
-                                      .growth = {.lines = 1, .seconds = 60},
                                       .key = {.lines = 1, .seconds = 60}};
     log->path = copy;
     log->fd = fd;

@@ -57,7 +57,6 @@ struct log_limits {
     struct log_limit client; /* clients closed over a limit or for lack of memory */
     struct log_limit accept; /* connections that could not be accepted */
     struct log_limit rate;   /* new filters that do not keep their error rate */
-    struct log_limit growth; /* cuckoo filters that grow because of one item */
     struct log_limit key;    /* KEYED filters that came without their key */
 };
 

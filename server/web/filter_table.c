@@ -45,29 +45,16 @@ static double fill_of(const struct filter_facts *facts)
 
 static double number_of(const struct filter_facts *facts, enum sort_key sort)
 {
-    if (facts->quarantined)
-        return INFINITY;
-    switch (sort) {
-    case BY_NAME:
-        break;
-    case BY_ITEMS:
-        return (double)facts->items;
-    case BY_CAPACITY:
-        return (double)facts->capacity;
-    case BY_FILL:
-        return fill_of(facts);
-    case BY_RATE:
-        return facts->rate;
-    case BY_OVER:
-        return facts->requested_rate > 0 ? facts->rate / facts->requested_rate : 0;
-    case BY_BYTES:
-        return (double)facts->bytes;
-    case BY_LAYERS:
-        return facts->layers;
-    case BY_QUERIES:
-        return (double)(facts->usage.hits + facts->usage.misses);
-    }
-    return 0;
+    const double numbers[SORTS] = {[BY_ITEMS] = (double)facts->items,
+                                   [BY_CAPACITY] = (double)facts->capacity,
+                                   [BY_FILL] = fill_of(facts),
+                                   [BY_RATE] = facts->rate,
+                                   [BY_OVER] = facts->requested_rate > 0 ? facts->rate / facts->requested_rate : 0,
+                                   [BY_BYTES] = (double)facts->bytes,
+                                   [BY_LAYERS] = facts->layers,
+                                   [BY_QUERIES] = (double)(facts->usage.hits + facts->usage.misses)};
+
+    return facts->quarantined ? INFINITY : numbers[sort];
 }
 
 /* Below 0: row a stands before row b. Equal numbers are in the order of the names, either way. */

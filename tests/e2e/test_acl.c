@@ -119,7 +119,7 @@ Test(acl, wrong_users_stop_the_start)
     cr_expect_not_null(strstr(output, "keep all users in one place"), "%s", output);
     const char *rule[] = {"--port", "0", "--unixsocket", "x", "--dir", data, "--user", "bob", "on", "<hidden", NULL};
     cr_expect_eq(daemon_run(rule, NULL, &output), DAEMON_MISCONFIGURED);
-    cr_expect_not_null(strstr(output, "user 'bob': rule '<': The password"), "%s", output);
+    cr_expect_not_null(strstr(output, "user 'bob': Error in applying operation '<': The password"), "%s", output);
     cr_expect_null(strstr(output, "hidden"), "%s", output);
     unlink(path);
     rmdir(data);

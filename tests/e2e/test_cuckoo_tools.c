@@ -131,7 +131,7 @@ DAEMON_TEST(the_daemon, cuckoo_tools, one_insert_keeps_the_limit_of_sub_filters)
 }
 
 /* A layer has places for few copies of an item: many copies make a filter large, whatever its capacity. */
-DAEMON_TEST(the_daemon, cuckoo_tools, copies_of_one_item_are_bounded_and_reported)
+DAEMON_TEST(the_daemon, cuckoo_tools, copies_of_one_item_are_bounded)
 {
     redisContext *client = client_start(&the_daemon, NULL);
     expect(client, "+OK", "CONFIG SET bf-max-filter-bytes 100mb");
@@ -141,7 +141,6 @@ DAEMON_TEST(the_daemon, cuckoo_tools, copies_of_one_item_are_bounded_and_reporte
         added++;
     cr_expect_lt(added, 48);
     expect_has(client, "the limit for one filter is 104857600", "CF.ADD f a");
-    daemon_wait_output(&the_daemon, "an item is added again and again");
 }
 
 /* What a filter has in it changes with any command: clients that cache replies must not cache these. */

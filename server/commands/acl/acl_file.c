@@ -21,8 +21,8 @@ struct read_user {
 
 /* A reading: the users so far, in the order of the file. */
 struct reading {
-    const char *name; /* of the file */
-    unsigned line;    /* 0: these are settings, whose lines are not counted */
+    char place[PATH_MAX + 16]; /* where it is: the file and its line, or the user of a setting */
+    unsigned line;             /* 0: these are settings, whose lines are not counted */
     bool all_channels;
     struct read_user *users;
     size_t n, size;
@@ -43,17 +43,6 @@ static int shown(struct slice rule)
     return slice_shown(rule);
 }
 
-static void fault(struct reading *in, int fault_of_rule, struct slice rule)
-{
-    if (fault_of_rule == ACL_FAULT_MEMORY)
-        in->no_memory = true;
-    if (fault_of_rule < 0)
-        buf_appendf(in->errors, "%s:%u: Unmatched parenthesis in selector definition. ", in->name, in->line);
-    else
-        buf_appendf(in->errors, "%s:%u: Error in applying operation '%.*s': %s. ", in->name, in->line, shown(rule),
-                    rule.len > 0 ? rule.ptr : "", acl_fault_text((enum acl_fault)fault_of_rule));
-}
-
 /* Takes over the reference in any case. False without memory. */
 static bool take_user(struct reading *in, struct acl_user *user)
 {
@@ -65,32 +54,36 @@ static bool take_user(struct reading *in, struct acl_user *user)
     return true;
 }
 
-/* Adds the user that the words describe. Returns the fault of a rule, as acl_user_apply_words(). */
-static int add_user(struct reading *in, struct slice name, const struct slice *rules, size_t n, struct slice *fault_out)
+/* Adds the user that the words describe. */
+static void add_user(struct reading *in, struct slice name, const struct slice *rules, size_t n)
 {
+    struct slice rule = {"", 0};
     struct acl_user *user = acl_user_create(name, in->all_channels);
-    if (!user || !take_user(in, user))
-        return ACL_FAULT_MEMORY;
-    return acl_user_apply_words(user, rules, n, in->all_channels, &in->scratch, fault_out);
+    int status = ACL_FAULT_MEMORY;
+    if (user && take_user(in, user))
+        status = acl_user_apply_words(user, rules, n, in->all_channels, &in->scratch, &rule);
+    in->no_memory |= status == ACL_FAULT_MEMORY;
+    if (status < 0)
+        buf_appendf(in->errors, "%s: Unmatched parenthesis in selector definition. ", in->place);
+    else if (status != ACL_GOOD)
+        buf_appendf(in->errors, "%s: Error in applying operation '%.*s': %s. ", in->place, shown(rule),
+                    rule.len > 0 ? rule.ptr : "", acl_fault_text((enum acl_fault)status));
 }
 
 static void read_line(struct reading *in, struct slice line)
 {
     size_t n;
-    struct slice *words = acl_split(line, &n), rule = {"", 0};
+    struct slice *words = acl_split(line, &n);
     if (!words) {
         in->no_memory = true;
         return;
     }
     if (n == 1 || (n > 1 && !slice_is(words[0], "user")))
-        buf_appendf(in->errors, "%s:%u should start with user keyword followed by the username. ", in->name, in->line);
+        buf_appendf(in->errors, "%s should start with user keyword followed by the username. ", in->place);
     else if (n > 1 && !acl_name_is_good(words[1]))
-        buf_appendf(in->errors, "%s:%u: username contains invalid characters. ", in->name, in->line);
-    else if (n > 1) {
-        int status = add_user(in, words[1], words + 2, n - 2, &rule);
-        if (status != ACL_GOOD)
-            fault(in, status, rule);
-    }
+        buf_appendf(in->errors, "%s: username contains invalid characters. ", in->place);
+    else if (n > 1)
+        add_user(in, words[1], words + 2, n - 2);
     free(words);
 }
 
@@ -143,9 +136,9 @@ static int end(struct reading *in, const struct config *config, struct acl_list 
     return users ? CONFIG_OK : good || in->no_memory ? -ENOMEM : CONFIG_REFUSED;
 }
 
-static void begin(struct reading *in, const char *name, const struct config *config, struct buf *errors)
+static void begin(struct reading *in, const struct config *config, struct buf *errors)
 {
-    *in = (struct reading){.name = name, .all_channels = all_channels(config), .errors = errors};
+    *in = (struct reading){.all_channels = all_channels(config), .errors = errors};
     buf_init(&in->scratch, SIZE_MAX);
 }
 
@@ -153,11 +146,11 @@ int acl_text_read(const char *name, struct slice text, const struct config *conf
                   struct buf *errors)
 {
     struct reading in;
-    begin(&in, name, config, errors);
+    begin(&in, config, errors);
     while (text.len > 0 && !in.no_memory) {
         const char *newline = memchr(text.ptr, '\n', text.len);
         size_t len = newline ? (size_t)(newline - text.ptr) : text.len, taken = len + (newline != NULL);
-        in.line++;
+        snprintf(in.place, sizeof(in.place), "%s:%u", name, ++in.line);
         read_line(&in, (struct slice){text.ptr, len});
         text = (struct slice){text.ptr + taken, text.len - taken};
     }
@@ -197,23 +190,16 @@ int acl_file_read(const struct config *config, struct acl_list *list_out, struct
 static void read_setting(struct reading *in, struct slice text)
 {
     struct config_line line;
-    struct slice rule = {"", 0};
     int status = config_line_split(text, &line, NULL);
+    if (line.nwords > 0)
+        snprintf(in->place, sizeof(in->place), "user '%.*s'", slice_shown(line.words[0]), line.words[0].ptr);
     if (status != CONFIG_OK) {
         in->no_memory |= status == -ENOMEM;
         buf_appendf(in->errors, "user: unbalanced quotes. ");
     } else if (line.nwords > 0 && !acl_name_is_good(line.words[0])) {
-        buf_appendf(in->errors, "user '%.*s': a name has no spaces and no NUL. ", slice_shown(line.words[0]),
-                    line.words[0].ptr);
+        buf_appendf(in->errors, "%s: a name has no spaces and no NUL. ", in->place);
     } else if (line.nwords > 0) {
-        status = add_user(in, line.words[0], line.words + 1, line.nwords - 1, &rule);
-        in->no_memory |= status == ACL_FAULT_MEMORY;
-        if (status < 0)
-            buf_appendf(in->errors, "user '%.*s': Unmatched parenthesis in selector definition. ",
-                        slice_shown(line.words[0]), line.words[0].ptr);
-        else if (status != ACL_GOOD)
-            buf_appendf(in->errors, "user '%.*s': rule '%.*s': %s. ", slice_shown(line.words[0]), line.words[0].ptr,
-                        shown(rule), rule.len > 0 ? rule.ptr : "", acl_fault_text((enum acl_fault)status));
+        add_user(in, line.words[0], line.words + 1, line.nwords - 1);
     }
     config_line_deinit(&line);
 }
@@ -223,7 +209,7 @@ int acl_lines_read(const struct config *config, struct acl_list *list_out, struc
     struct reading in;
     struct buf errors;
     buf_init(&errors, ERRBUF_SIZE * 2);
-    begin(&in, "user", config, &errors);
+    begin(&in, config, &errors);
     for (const char *line = config->users.user; *line;) {
         size_t len = strcspn(line, "\n");
         read_setting(&in, (struct slice){line, len});

@@ -1,7 +1,6 @@
 /* COMMAND and MODULE: the contents of the table, in the shapes of Redis. An element has the same shape in all replies,
  * so each has one function here that writes it for a row. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "acl_catalog.h"
@@ -236,87 +235,56 @@ static void reply_docs(struct reply *reply, const struct command *row)
 
 /* ---- handlers ---- */
 
-static void reply_all_info(struct reply *reply)
+void cmd_command(struct command_ctx *ctx)
 {
     size_t n;
     const struct command *rows = command_table(&n);
 
-    reply_array(reply, n);
+    reply_array(ctx->reply, n);
     for (size_t i = 0; i < n; i++)
-        reply_info(reply, &rows[i]);
+        reply_info(ctx->reply, &rows[i]);
 }
 
-/* A question for rows by name: NULL for an unknown command. */
-struct lookup {
-    size_t n;
-    const struct command *rows[];
-};
-
-static void answer_info(struct reply *reply, const struct lookup *lookup)
-{
-    reply_array(reply, lookup->n);
-    for (size_t i = 0; i < lookup->n; i++) {
-        if (lookup->rows[i] == NULL)
-            reply_null(reply);
-        else
-            reply_info(reply, lookup->rows[i]);
-    }
-}
-
-static void answer_docs(struct reply *reply, const struct lookup *lookup)
-{
-    size_t found = 0;
-
-    for (size_t i = 0; i < lookup->n; i++)
-        found += lookup->rows[i] != NULL;
-    reply_map(reply, found);
-    for (size_t i = 0; i < lookup->n; i++)
-        if (lookup->rows[i] != NULL)
-            reply_docs(reply, lookup->rows[i]);
-}
-
-/* Answers for the names from the third argument on, which are few (COMMAND_MAX_WORDS). */
-static void look_up(struct command_ctx *ctx, void (*answer)(struct reply *reply, const struct lookup *lookup))
-{
-    size_t n = command_argc(ctx) - 2;
-    struct lookup *lookup = malloc(sizeof(*lookup) + n * sizeof(lookup->rows[0]));
-
-    if (lookup == NULL) {
-        reply_error(ctx->reply, "ERR out of memory");
-        return;
-    }
-    lookup->n = n;
-    for (size_t i = 0; i < n; i++)
-        lookup->rows[i] = command_find_full(command_arg(ctx, i + 2));
-    answer(ctx->reply, lookup);
-    free(lookup);
-}
-
-void cmd_command(struct command_ctx *ctx)
-{
-    reply_all_info(ctx->reply);
-}
-
+/* The names are few (COMMAND_MAX_WORDS). */
 void cmd_command_info(struct command_ctx *ctx)
 {
-    if (command_argc(ctx) == 2)
-        reply_all_info(ctx->reply);
-    else
-        look_up(ctx, answer_info);
+    size_t argc = command_argc(ctx);
+
+    if (argc == 2) {
+        cmd_command(ctx);
+        return;
+    }
+    reply_array(ctx->reply, argc - 2);
+    for (size_t i = 2; i < argc; i++) {
+        const struct command *row = command_find_full(command_arg(ctx, i));
+
+        if (row == NULL)
+            reply_null(ctx->reply);
+        else
+            reply_info(ctx->reply, row);
+    }
 }
 
 void cmd_command_docs(struct command_ctx *ctx)
 {
-    size_t n;
-    const struct command *rows = command_table(&n);
+    size_t argc = command_argc(ctx), n;
+    const struct command *row, *rows = command_table(&n);
 
-    if (command_argc(ctx) > 2) {
-        look_up(ctx, answer_docs);
+    if (argc == 2) {
+        reply_map(ctx->reply, n);
+        for (size_t i = 0; i < n; i++)
+            reply_docs(ctx->reply, &rows[i]);
         return;
     }
-    reply_map(ctx->reply, n);
-    for (size_t i = 0; i < n; i++)
-        reply_docs(ctx->reply, &rows[i]);
+    size_t token = reply_map_begin(ctx->reply);
+    n = 0;
+    for (size_t i = 2; i < argc; i++) {
+        if ((row = command_find_full(command_arg(ctx, i))) == NULL)
+            continue;
+        reply_docs(ctx->reply, row);
+        n++;
+    }
+    reply_map_end(ctx->reply, token, n);
 }
 
 void cmd_command_count(struct command_ctx *ctx)

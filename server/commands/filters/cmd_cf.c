@@ -1,16 +1,13 @@
 /* CF.*: cuckoo filters, whose items can be deleted. Replies and their texts are RedisBloom's; docs/COMPATIBILITY.md has
  * the intended differences. */
-#include <inttypes.h>
 
 #include "bf.h"
 #include "bf_host.h"
 #include "bf_out.h"
 #include "bloom_keyring.h"
-#include "clock.h"
 #include "content.h"
 #include "handlers.h"
 #include "journal.h"
-#include "log_text.h"
 #include "notify.h"
 #include "registry_key.h"
 #include "sstables.h"
@@ -213,23 +210,6 @@ static int note_grow(void *ctx, uint64_t id, unsigned layer, const struct bloom_
     return note->grew ? 0 : BLOOM_LIMIT;
 }
 
-#define WASTE_BYTES ((uint64_t)64 << 20) /* smaller filters are not mentioned */
-#define WASTE_SLOTS 64                   /* for each item */
-
-/* A layer has places for few copies of one item. So many more make a filter grow, whatever its capacity. */
-static void warn_of_waste(const struct bf_call *call, const struct bloom_filter *filter)
-{
-    struct cuckoo_state state;
-    cuckoo_state(filter, &state);
-    if (state.bytes < WASTE_BYTES || state.items > state.slots / WASTE_SLOTS)
-        return;
-    log_limited(&call->server->log, &call->server->log.limits.growth, clock_ms(), LOG_LEVEL_WARNING,
-                "cuckoo filter %" PRIu64 " has grown to %u sub-filters and %s for %s: an item is added again and "
-                "again, and each sub-filter has places for few copies of it; CF.ADDNX adds an item once, and a smaller "
-                "EXPANSION or bf-max-filter-bytes bounds the memory",
-                call->entry->id, state.nlayers, log_bytes(state.bytes).text, log_count(state.items, "item").text);
-}
-
 static enum bloom_add add(struct bf_call *call, struct bloom_filter *filter, uint64_t hash, bool only_new,
                           struct errbuf *err)
 {
@@ -240,8 +220,6 @@ static enum bloom_add add(struct bf_call *call, struct bloom_filter *filter, uin
     go_on_compacting(call, filter);
     if (note.grew && answer != BLOOM_NO_ROOM)
         notify_event(call->server->notify, NOTIFY_MODULE, "cuckoo.grow", call->name);
-    if (note.grew)
-        warn_of_waste(call, filter);
     stats_add(answer == BLOOM_ADDED     ? &call->stats->items_added
               : answer == BLOOM_PRESENT ? &call->stats->items_present
               : answer == BLOOM_FULL    ? &call->stats->adds_full

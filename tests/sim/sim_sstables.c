@@ -35,12 +35,12 @@ struct sstable {
     unsigned generation, dir;
     enum kind kind;
     uint64_t keys;
-    uint64_t begun_ns; /* when it had no file, and how often the time of day had been set */
-    unsigned jumps;
+    uint64_t begun_ns; /* when it had no file */
+    unsigned jumps;    /* of the time of day until then */
     uint64_t since_ns; /* when it was complete; 0: not yet */
     bool live;         /* complete, and nothing of it is removed */
-    bool known;        /* to the daemon */
-    bool named;        /* by this daemon, when it was complete */
+    bool known, named; /* to the daemon; by it, when it was complete */
+    bool met_whole;    /* the daemon cannot have met it before */
 };
 
 /* A flush, a compaction, or a new TOC.txt for an old SSTable: operations on files, of which the next one is `at`. */
@@ -163,10 +163,16 @@ static void remove_component(const struct sstable *sstable, const char *componen
     done("removes", sstable, component);
 }
 
+static bool is_young(const struct sstable *sstable)
+{
+    return sstable->jumps == it.model->jumps && schedule_now_ns() < sstable->begun_ns + AGE_NS;
+}
+
 static void complete(struct sstable *sstable)
 {
     sstable->live = true;
     sstable->since_ns = schedule_now_ns();
+    sstable->met_whole = is_young(sstable);
 }
 
 /* ---- flushes and compactions ---- */
@@ -200,16 +206,16 @@ static void begin_job(void)
 {
     struct job *job = &it.job;
     unsigned dir = (unsigned)below(DIRS), live = live_in(dir);
-    struct sstable *any = &it.all[below(SSTABLES)];
-    if (any->live && any->named && !it.starved && any->since_ns + LATE_NS < schedule_now_ns())
+    struct sstable *any = &it.all[below(it.n + 1) % SSTABLES];
+    if (any->live && any->named && any->met_whole && !it.starved && below(2))
         *job = (struct job){true, .rewritten = any};
     if (it.n == SSTABLES || job->under_way)
         return;
     struct sstable *output = &it.all[it.n++];
     unsigned *generation = &it.generations[it.same_names ? dir : 0];
-    *output = (struct sstable){.dir = dir, .generation = ++*generation, .kind = below(4) ? WHOLE : (enum kind)below(3)};
-    output->begun_ns = schedule_now_ns();
-    output->jumps = it.model->jumps;
+    *output = (struct sstable){
+        .dir = dir, .generation = ++*generation, .begun_ns = schedule_now_ns(), .jumps = it.model->jumps};
+    output->kind = below(4) ? WHOLE : (enum kind)below(3);
     *job = (struct job){true, .moves = below(2), .aborts = below(8) == 0, .backwards = below(2), .output = output};
     if (live >= LIVE || (live > 0 && below(2)))
         choose_inputs(job, dir);
@@ -273,13 +279,16 @@ static bool remove_next(struct job *job)
 }
 
 /* Cassandra does so when an SSTable gets a new component. */
-static void rewrite_next(struct job *job)
+static bool rewrite_next(struct job *job)
 {
+    if (!job->rewritten)
+        return false;
     job->under_way = job->at++ == 0;
     if (job->under_way)
         remove_component(job->rewritten, "TOC.txt");
     else
         write_part(job->rewritten, "TOC.txt", 0, false);
+    return true;
 }
 
 static void work(void)
@@ -287,11 +296,7 @@ static void work(void)
     struct job *job = &it.job;
     if (!job->under_way)
         begin_job();
-    if (job->under_way && job->rewritten) {
-        rewrite_next(job);
-        return;
-    }
-    if (!job->under_way || (job->at <= 4 && write_next(job)))
+    if (!job->under_way || rewrite_next(job) || (job->at <= 4 && write_next(job)))
         return;
     if (job->at == 4)
         job->at++;
@@ -401,7 +406,7 @@ static void take_name(const struct resp_reply *reply, size_t node, struct names 
         return;
     if (known->since_ns && known->since_ns < it.question.sent_ns) /* before, it may change once more */
         known->known = known->named = true;
-    if (!known->since_ns && known->jumps == it.model->jumps && schedule_now_ns() < known->begun_ns + AGE_NS)
+    if (!known->since_ns && is_young(known))
         fail("is named before it is whole", known, 0);
 }
 
@@ -536,7 +541,7 @@ void sim_sstables_step(void)
     if (it.question.under_way || it.n == 0)
         return;
     if (below(2))
-        ask_find(below(4) == 0);
+        ask_find(below(2));
     else if (below(4) == 0)
         ask_exists();
 }

@@ -62,6 +62,8 @@ uint64_t schedule_day_ms(void);
 uint64_t schedule_day_ms_at(uint64_t ns, int64_t ahead_ms);
 void schedule_set_day(int64_t ahead_ms);
 void schedule_set_boot(uint64_t ns); /* when the time since the boot was 0 */
+void schedule_stamp(
+    const char *path); /* a real file or directory has changed now, by a clock of 4 ms as the kernel's */
 
 /* Two sequences of numbers from the seed: the choices of clients do not depend on the number of points in the daemon.
  */

@@ -54,8 +54,7 @@ struct question {
     bool under_way;
     const struct sstable *one; /* BF.EXISTS of this one; NULL: BF.FIND */
     unsigned n, keys[KEYS];
-    uint64_t sent_ns;
-    uint64_t must;            /* keys that an SSTable must have */
+    uint64_t sent_ns, must;   /* `must`: keys that an SSTable must have */
     bool must_name[SSTABLES]; /* as long as it is live */
 };
 
@@ -91,8 +90,11 @@ static const char *path_of(char path[200], const struct sstable *sstable, const 
 static void done(const char *what, const struct sstable *sstable, const char *component)
 {
     char path[200];
+    path_of(path, sstable, component);
     if (it.shown)
-        printf("%14.6f  %s %s\n", (double)schedule_now_ns() / 1e9, what, path_of(path, sstable, component));
+        printf("%14.6f  %s %s\n", (double)schedule_now_ns() / 1e9, what, path);
+    *strrchr(path, '/') = '\0';
+    schedule_stamp(path);
     schedule_io();
     schedule_point();
 }
@@ -102,14 +104,12 @@ static void append(const char *path, const void *bytes, size_t len)
 {
     static __typeof__(&write) real_write;
     static __typeof__(&close) real_close;
-    uint64_t ms = schedule_day_ms();
-    struct timespec now = {(time_t)(ms / 1000), (long)(ms % 1000 * MS + schedule_now_ns() % MS)};
     *(void **)&real_write = schedule_real("write");
     *(void **)&real_close = schedule_real("close");
     int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
     CHECK(fd >= 0 && real_write(fd, bytes, len) == (ssize_t)len);
-    CHECK(futimens(fd, (struct timespec[]){now, now}) == 0);
     real_close(fd);
+    schedule_stamp(path);
 }
 
 static size_t filter_of(const struct sstable *sstable, unsigned char bytes[FILTERDB_HEADER_BYTES + 8 * WORDS])

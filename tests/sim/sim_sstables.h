@@ -6,7 +6,7 @@
  * start, must be found or unknown as long as it is there; and a key for ever, in whichever SSTable it is. None is named
  * before it is complete, or old.
  *
- * The files are real ones, below the working directory, since the kernel tells the daemon of changes. Their times are
+ * The files are real ones, below the working directory, since the daemon reads them past its disk. Their times are
  * those of the run.
  *
  * Thread: the first thread of a run of the schedule. */

@@ -70,6 +70,7 @@ static __attribute__((noreturn)) void end_life(void)
                                                                                          : KEPT_SAVES;
     life->kept = kept;
     sim_memory_fail(0);
+    sim_memory_fail_in("", 0);
     for (unsigned i = 0; i < MODEL_CLIENTS; i++)
         if (world.clients[i].fd >= 0) {
             (void)sim_client_receive(&world.clients[i]);

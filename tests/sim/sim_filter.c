@@ -333,11 +333,11 @@ static int most_of(const struct model_filter *filter)
     return bits_in(filter->may) + filter->more_hi;
 }
 
-/* With REFRESH an item counts once for each part that has it. */
+/* With REFRESH an item counts once for each part that has it. Of a union the parts' counts are estimates. */
 static bool window_counts(const struct model_filter *filter, int64_t number)
 {
     int parts = filter_window.refresh ? (int)filter_window.parts + 2 : 1;
-    return number >= bits_in(filter->must) && number <= bits_in(filter->may) * parts;
+    return number >= bits_in(filter->must) + min(0, filter->more_lo) && number <= bits_in(filter->may) * parts;
 }
 
 bool filter_card(enum family family, struct model_filter *filter, int64_t number)

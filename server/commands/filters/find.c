@@ -10,6 +10,7 @@
 #include "bloom_keyring.h"
 #include "cql_key.h"
 #include "glob_match.h"
+#include "id_map.h"
 #include "registry_key.h"
 #include "residency.h"
 #include "sstables.h"
@@ -19,13 +20,6 @@
 #define NAMES_AHEAD    16
 #define TOGETHER       32   /* items: from this many on they are asked for filter by filter */
 #define PART           1024 /* of these */
-
-/* Ids of filters, so that none is asked twice: open addressing, 0 is free. */
-struct id_set {
-    uint64_t *slots;
-    size_t size; /* a power of two, or 0 */
-    size_t n;
-};
 
 /* The filters found for an item. */
 struct found {
@@ -86,7 +80,7 @@ struct find {
     bool failed;
     size_t at; /* the word of the next filter */
     struct pattern pattern;
-    struct id_set seen;
+    struct id_map seen;
     struct answers answers;
     struct {
         uint64_t round;       /* when it began */
@@ -101,44 +95,6 @@ struct find {
     struct glob glob;     /* of a compiled pattern */
     struct found found[]; /* one for each item */
 };
-
-/* ---- a set of ids ---- */
-
-static bool id_set_grow(struct id_set *set, size_t least)
-{
-    struct id_set larger = {.size = set->size ? set->size * 2 : 64, .n = set->n};
-    while (larger.size < least)
-        larger.size *= 2;
-
-    if (!(larger.slots = calloc(larger.size, sizeof(*larger.slots))))
-        return false;
-    for (size_t i = 0; i < set->size; i++) {
-        size_t at = (size_t)(set->slots[i] * UINT64_C(0x9e3779b97f4a7c15) >> 20) & (larger.size - 1);
-        while (set->slots[i] && larger.slots[at])
-            at = (at + 1) & (larger.size - 1);
-        if (set->slots[i])
-            larger.slots[at] = set->slots[i];
-    }
-    free(set->slots);
-    *set = larger;
-    return true;
-}
-
-/* `expected`: ids in the set, at least. False: it was in the set already, or there is no memory (*failed). */
-static bool id_set_add(struct id_set *set, uint64_t id, size_t expected, bool *failed)
-{
-    if (set->n * 2 >= set->size && !id_set_grow(set, 2 * expected)) {
-        *failed = true;
-        return false;
-    }
-    size_t at = (size_t)(id * UINT64_C(0x9e3779b97f4a7c15) >> 20) & (set->size - 1);
-    for (; set->slots[at]; at = (at + 1) & (set->size - 1))
-        if (set->slots[at] == id)
-            return false;
-    set->slots[at] = id;
-    set->n++;
-    return true;
-}
 
 /* ---- lifetime ---- */
 
@@ -197,7 +153,7 @@ void find_destroy(struct find *find)
     buf_deinit(&find->reads.reading);
     buf_deinit(&find->pattern.after);
     buf_deinit(&find->key);
-    free(find->seen.slots);
+    id_map_deinit(&find->seen);
     free(find);
 }
 
@@ -303,8 +259,11 @@ static void note_away(struct find *find, struct slice name, struct entry *entry)
 /* Whether another word has named this filter. */
 static bool is_known(struct find *find, const struct entry *entry)
 {
-    return find->request.names > 1 && !find->reads.was_read &&
-           !id_set_add(&find->seen, entry->id, find->request.names, &find->failed);
+    if (find->request.names < 2 || find->reads.was_read)
+        return false;
+    bool known = id_map_has(&find->seen, entry->id);
+    find->failed |= !known && id_map_set(&find->seen, entry->id, NULL) != 0;
+    return known;
 }
 
 /* A filter that cannot be asked now. */

@@ -142,12 +142,6 @@ static int posix_mkdir(void *ctx, const char *path)
     return status(mkdir(path, DIRECTORY_MODE));
 }
 
-static int posix_rmdir(void *ctx, const char *path)
-{
-    (void)ctx;
-    return status(rmdir(path));
-}
-
 static int posix_unlink(void *ctx, const char *path)
 {
     (void)ctx;
@@ -287,7 +281,6 @@ const struct fsops *fsops_posix(void)
         .sync = posix_sync,
         .stat = posix_stat,
         .mkdir = posix_mkdir,
-        .rmdir = posix_rmdir,
         .unlink = posix_unlink,
         .rename = posix_rename,
         .link = posix_link,

@@ -55,7 +55,6 @@ struct fsops {
     int (*stat)(void *ctx, const char *path, struct fs_stat *stat_out);
 
     int (*mkdir)(void *ctx, const char *path); /* mode 0750 */
-    int (*rmdir)(void *ctx, const char *path);
     int (*unlink)(void *ctx, const char *path);
     int (*rename)(void *ctx, const char *from, const char *to); /* replaces `to` */
     int (*link)(void *ctx, const char *from, const char *to);

@@ -9,9 +9,8 @@
 
 #include "fsops.h"
 
-#define DESCRIPTORS "/proc/self/fd"
-#define MODE        0666 /* the umask takes from it */
-#define THERE       "the file exists; --force replaces it"
+#define MODE  0666 /* the umask takes from it */
+#define THERE "the file exists; --force replaces it"
 
 static int refuse(struct errbuf *err, int rc)
 {
@@ -45,44 +44,22 @@ int new_file_check(const char *path, bool replace, struct errbuf *err)
 
 int new_file_open(struct new_file *file, const char *path, bool replace, struct errbuf *err)
 {
-    char directory[NEW_FILE_PATH];
     TRY(new_file_check(path, replace, err));
-    *file = (struct new_file){.fd = -1, .path = path, .replace = replace};
+    *file = (struct new_file){.path = path, .replace = replace};
     snprintf(file->part, sizeof(file->part), "%s.%ld.part", path, (long)getpid());
-    directory_of(path, directory, sizeof(directory));
-    if (access(DESCRIPTORS, X_OK) == 0)
-        file->fd = open(directory, O_TMPFILE | O_WRONLY | O_CLOEXEC, MODE);
-    if (file->fd >= 0)
-        return 0;
     unlink(file->part); /* of an earlier process with our id */
     file->fd = open(file->part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, MODE);
-    file->named = file->fd >= 0;
-    return file->named ? 0 : refuse(err, -errno);
+    return file->fd >= 0 ? 0 : refuse(err, -errno);
 }
 
-/* Links an unnamed file under a free name. */
-static int name_it(const struct new_file *file, const char *path)
+/* NFS cannot do that without a replacement. */
+static int name_it(const struct new_file *file)
 {
-    char descriptor[64];
+    int rc = renameat2(AT_FDCWD, file->part, AT_FDCWD, file->path, file->replace ? 0 : RENAME_NOREPLACE);
 
-    snprintf(descriptor, sizeof(descriptor), DESCRIPTORS "/%d", file->fd);
-    return linkat(AT_FDCWD, descriptor, AT_FDCWD, path, AT_SYMLINK_FOLLOW) == 0 ? 0 : -errno;
-}
-
-static int publish(struct new_file *file)
-{
-    const struct fsops *fs = fsops_posix();
-    int rc = fs->sync(fs->ctx, file->fd);
-
-    if (rc == 0 && !file->named && !file->replace)
-        return name_it(file, file->path);
-    if (rc == 0 && !file->named) {
-        fs->unlink(fs->ctx, file->part);
-        rc = name_it(file, file->part);
-        file->named = rc == 0;
-    }
-    STEP(rc, fs->rename(fs->ctx, file->part, file->path));
-    return rc;
+    if (rc != 0 && errno == EINVAL)
+        rc = rename(file->part, file->path);
+    return rc == 0 ? 0 : -errno;
 }
 
 int new_file_end(struct new_file *file, int rc, struct errbuf *err)
@@ -90,9 +67,10 @@ int new_file_end(struct new_file *file, int rc, struct errbuf *err)
     const struct fsops *fs = fsops_posix();
     char directory[NEW_FILE_PATH];
 
-    STEP(rc, publish(file));
+    STEP(rc, fs->sync(fs->ctx, file->fd));
+    STEP(rc, name_it(file));
     file->placed = rc == 0;
-    if (rc != 0 && file->named)
+    if (rc != 0)
         fs->unlink(fs->ctx, file->part);
     int closed = fs->close(fs->ctx, file->fd);
     if (!file->placed)

@@ -1,5 +1,5 @@
-/* new_file: a file that appears under its name when it is complete. A process killed before that leaves nothing, or
- * `path`.<process>.part if the file system has no O_TMPFILE, or in the moment of a replacement. Of two writers of one
+/* new_file: a file that appears under its name when it is complete. A process killed before that leaves
+ * `path`.<process>.part. Of two writers of one
  * path the first to end wins, or with `replace` the last. Thread: one. */
 #pragma once
 
@@ -13,7 +13,6 @@ struct new_file {
     int fd; /* to write to */
     const char *path;
     bool replace;
-    bool named;  /* it is `part` */
     bool placed; /* it has its name: a failure after that leaves it there */
     char part[NEW_FILE_PATH];
 };

@@ -121,12 +121,6 @@ static int skip_slot_import(struct rdb_reader *reader)
     return RDB_OK;
 }
 
-static int skip_module_aux(struct rdb_reader *reader)
-{
-    TRY(skip_numbers(reader, 3, "a module's own data")); /* type, opcode, when */
-    return rdb_skip_module_fields(reader);
-}
-
 static int read_end(struct walk *walk)
 {
     uint64_t crc = rdb_reader_crc(walk->reader), stored = 0;
@@ -162,7 +156,8 @@ static int read_opcode(struct walk *walk, enum opcode opcode)
     case OPCODE_FUNCTION:
         return rdb_string_skip(reader, "a library of functions");
     case OPCODE_MODULE_AUX:
-        return skip_module_aux(reader);
+        TRY(skip_numbers(reader, 3, "a module's own data")); /* type, opcode, when */
+        return rdb_skip_module_fields(reader);
     case OPCODE_IDLE:
         return skip_numbers(reader, 1, "an idle time");
     case OPCODE_FREQ:

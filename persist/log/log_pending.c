@@ -38,8 +38,6 @@ struct log_pending {
     unsigned newest;
 };
 
-static struct log_pending *_Atomic mapped; /* the one that SIGBUS is about */
-
 /* ---- sizes ---- */
 
 size_t pending_state_bytes(unsigned nstreams)
@@ -109,8 +107,6 @@ void log_pending_destroy(struct log_pending *p, bool remove)
     if (!p)
         return;
     const struct fsops *fs = p->options.fs;
-    struct log_pending *self = p;
-    (void)atomic_compare_exchange_strong(&mapped, &self, NULL);
     if (p->fd >= 0) {
         if (remove && fs->is_at(fs->ctx, p->fd, p->path.text) == 0 &&
             log_tail_end(fs, p->options.dir, synced_frame(p)) == 0)
@@ -122,14 +118,6 @@ void log_pending_destroy(struct log_pending *p, bool remove)
     lock_deinit(&p->lock);
     free(p->extents);
     free(p);
-}
-
-const char *log_pending_truncated(void)
-{
-    const struct log_pending *p = atomic_load(&mapped);
-    uint64_t size;
-
-    return p && p->options.fs->size(p->options.fs->ctx, p->fd, &size) == 0 && size < p->size ? p->path.text : NULL;
 }
 
 uint64_t log_pending_salt(const struct log_pending *p)
@@ -157,7 +145,6 @@ static int map_more(struct log_pending *p, size_t len, void **memory_out)
     struct pending_hold *hold = atomic_load(&p->hold);
     if (hold)
         atomic_store(&hold->size, p->size);
-    atomic_store(&mapped, p);
     return 0;
 }
 

@@ -73,9 +73,6 @@ int log_pending_settled(struct log_pending *pending) __attribute__((warn_unused_
  * it cannot be told. */
 void log_pending_look(struct log_pending *pending);
 
-/* After SIGBUS: the path of this process's file if it is shorter than what is mapped of it; else NULL. Signal-safe. */
-const char *log_pending_truncated(void);
-
 /* Chunks that a queue keeps for its next records: zero-initialise. Thread: the queue's. */
 struct pending_spare {
     struct pending_chunk *first; /* linked by next */

@@ -29,14 +29,6 @@ void log_report(const struct log_reader *r, enum store_severity severity, const 
 
 /* ---- the directory ---- */
 
-static int note_pending(struct log_reader *r, uint64_t process)
-{
-    if (GROW(r->pending.files, r->pending.nfiles, r->pending.size) != 0)
-        return -ENOMEM;
-    r->pending.files[r->pending.nfiles++] = process;
-    return 0;
-}
-
 static int note_name(void *ctx, const char *name)
 {
     struct log_reader *r = ctx;
@@ -48,9 +40,11 @@ static int note_name(void *ctx, const char *name)
         r->summary.next_segment = draft + 1;
     if (pending >= r->summary.next_segment)
         r->summary.next_segment = pending + 1;
+    if (pending && GROW(r->pending.files, r->pending.nfiles, r->pending.size) != 0)
+        return -ENOMEM;
     if (pending)
-        return note_pending(r, pending);
-    if (draft)
+        r->pending.files[r->pending.nfiles++] = pending;
+    if (pending || draft)
         return 0;
     if (number == 0) {
         log_report(r, STORE_NOTICE, "%s/%s is not a segment of the log and is ignored", r->log_dir.text, name);

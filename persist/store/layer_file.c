@@ -94,15 +94,6 @@ static int io_helper_start(struct io_helper **helper_out, const struct fsops *fs
     return 0;
 }
 
-/* Has this many threads from now on, or as many as the system allows. */
-static void io_helper_want(struct io_helper *helper, unsigned nthreads)
-{
-    CHECK(nthreads <= IO_HELPER_THREADS);
-    while (helper->nthreads < nthreads &&
-           pthread_create(&helper->threads[helper->nthreads], NULL, helper_main, helper) == 0)
-        helper->nthreads++;
-}
-
 static void io_helper_stop(struct io_helper *helper)
 {
     if (!helper)
@@ -203,7 +194,11 @@ static int get_helper(struct layer_io *io, unsigned nthreads)
 {
     if (!io->helper && io_helper_start(&io->helper, io->fs) != 0)
         return -ENOMEM;
-    io_helper_want(io->helper, nthreads);
+    struct io_helper *helper = io->helper;
+    CHECK(nthreads <= IO_HELPER_THREADS);
+    while (helper->nthreads < nthreads &&
+           pthread_create(&helper->threads[helper->nthreads], NULL, helper_main, helper) == 0)
+        helper->nthreads++;
     return 0;
 }
 

@@ -68,13 +68,10 @@ struct store_checkpoint {
 int store_open(const char *dir, const struct store_options *options, struct store **store_out, struct errbuf *err)
     __attribute__((warn_unused_result));
 
-/* Verifies the MANIFEST as store_open() does, and changes nothing; the lock is the caller's business. 0, STORE_DAMAGED,
- * STORE_NEWER, or -errno: -ENOENT when there is none. */
-int store_verify(const char *dir, const struct store_options *options, struct errbuf *err)
-    __attribute__((warn_unused_result));
-
-/* Verifies the MANIFEST likewise, and passes each filter in it to the sink (manifest.h), whose on_gone is not called.
- * Returns as store_verify() does, or the sink's result. `save_out` may be NULL. */
+/* Verifies the MANIFEST as store_open() does, and changes nothing; the lock is the caller's business. Passes each
+ * filter in it to the sink (manifest.h), whose on_gone is not called. `sink` NULL: verifies that it is the newest one,
+ * too. `save_out` may be NULL. 0, STORE_DAMAGED, STORE_NEWER, -errno (-ENOENT when there is none), or the sink's
+ * result. */
 struct manifest_sink;
 struct manifest_save;
 int store_visit(const char *dir, const struct store_options *options, const struct manifest_sink *sink,

@@ -193,14 +193,6 @@ static int load_written(struct load_thread *thread, const struct fate *written, 
 
 /* ---- threads ---- */
 
-static int load_number(struct load_thread *thread, size_t i, struct errbuf *err)
-{
-    const struct store_index *index = &thread->loading->store->committed.index;
-
-    return i < index->count ? load_entry(thread, &index->entries[i], err)
-                            : load_written(thread, thread->loading->written[i - index->count], err);
-}
-
 /* Takes neighbours, whose records and packs are read together; fewer towards the end: all threads end together. */
 static bool take_numbers(struct loading *loading, size_t *from_out, size_t *to_out)
 {
@@ -221,13 +213,15 @@ static bool take_numbers(struct loading *loading, size_t *from_out, size_t *to_o
 static void *run_thread(void *arg)
 {
     struct load_thread *thread = arg;
+    const struct store_index *index = &thread->loading->store->committed.index;
     struct errbuf err;
     size_t i, to;
 
     while (take_numbers(thread->loading, &i, &to)) {
         for (; i < to; i++) {
             memset(&err, 0, sizeof(err));
-            int rc = load_number(thread, i, &err);
+            int rc = i < index->count ? load_entry(thread, &index->entries[i], &err)
+                                      : load_written(thread, thread->loading->written[i - index->count], &err);
             if (rc != 0)
                 fail(thread->loading, rc, &err);
         }

@@ -328,45 +328,26 @@ static struct store *store_new(const char *dir, const struct store_options *opti
     return store;
 }
 
-static int open_to_read(struct store *store, struct errbuf *err)
-{
-    struct path path;
-    TRY(path_root(store, &path, "MANIFEST", err));
-    int rc = store->fs->open(store->fs->ctx, path.text, FS_READ, &store->committed.fd);
-    if (rc != 0)
-        errbuf_set(err, "%s", fs_error_text(rc));
-    STEP(rc, read_manifest(store, err));
-    if (rc != 0)
-        errbuf_prefix(err, "%s", path.text);
-    return rc;
-}
-
-int store_verify(const char *dir, const struct store_options *options, struct errbuf *err)
-{
-    struct store *store = store_new(dir, options, err);
-
-    if (!store)
-        return -ENOMEM;
-    int rc = open_to_read(store, err);
-    STEP(rc, sweep_find_mark(store, err));
-    store_close(store);
-    return rc;
-}
-
 int store_visit(const char *dir, const struct store_options *options, const struct manifest_sink *sink,
                 struct manifest_save *save_out, struct errbuf *err)
 {
     struct store *store = store_new(dir, options, err);
     const struct manifest_filter *filter;
     struct record_reader reader = {0};
+    struct path path;
 
     if (!store)
         return -ENOMEM;
-    int rc = open_to_read(store, err);
+    int rc = path_root(store, &path, "MANIFEST", err);
+    if (rc == 0 && (rc = store->fs->open(store->fs->ctx, path.text, FS_READ, &store->committed.fd)) != 0)
+        errbuf_set(err, "%s", fs_error_text(rc));
+    STEP(rc, read_manifest(store, err));
+    if (rc != 0)
+        errbuf_prefix(err, "%s", path.text);
     if (save_out)
         *save_out = store->committed.save;
-    STEP(rc, record_reader_init(&reader, store->fs, store->committed.fd));
-    for (size_t i = 0; rc == 0 && i < store->committed.index.count; i++) {
+    STEP(rc, sink ? record_reader_init(&reader, store->fs, store->committed.fd) : sweep_find_mark(store, err));
+    for (size_t i = 0; sink && rc == 0 && i < store->committed.index.count; i++) {
         rc = record_read(&reader, store->committed.index.entries[i].offset, &filter, err);
         STEP(rc, sink->on_filter(sink->ctx, filter, err));
     }

@@ -111,9 +111,8 @@ void log_limited(struct log *log, struct log_limit *limit, int64_t now_ms, enum 
  * The signal then has its default effect, and systemd-coredump has the rest. A signal with a handler keeps it.
  * Thread: crash_report_start() once, while there is one thread; crash_note_command() any. */
 
-/* Reports to `log`, which must live on. `program`: name and version, forever valid. `truncated`: the path of a mapped
- * file that is shorter than its mapping, or NULL; asked after SIGBUS. */
-void crash_report_start(const struct log *log, const char *program, const char *(*truncated)(void));
+/* Reports to `log`, which must live on. `program`: name and version, forever valid. */
+void crash_report_start(const struct log *log, const char *program);
 
 extern _Thread_local const char *crash_last_command; /* internal */
 /* This thread runs a command from now on; its name is forever valid. */

@@ -54,7 +54,7 @@ static int check_directory(const struct config *config, struct errbuf *err)
         errbuf_set(err, "dir %s: %s", config->data.dir, strerror(-rc));
     if (rc != 0)
         return rc == -ENOENT ? 0 : rc;
-    rc = store_verify(config->data.dir, &options, err);
+    rc = store_visit(config->data.dir, &options, NULL, NULL, err);
     if (rc != 0 && rc != -ENOENT)
         errbuf_prefix(err, "dir");
     return rc == -ENOENT ? 0 : rc;

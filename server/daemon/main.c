@@ -13,7 +13,6 @@
 
 #include "config_file.h"
 #include "log.h"
-#include "log_pending.h"
 #include "fsops.h"
 #include "facts.h"
 #include "persistence.h"
@@ -198,7 +197,7 @@ int main(int argc, char **argv)
         return status;
     }
 
-    crash_report_start(&server->log, "bloomeryd " BLOOMERY_VERSION, log_pending_truncated);
+    crash_report_start(&server->log, "bloomeryd " BLOOMERY_VERSION);
     uint64_t ignored;
     facts_process_bytes(&server->memory.startup_resident, &ignored);
     server->memory.startup_bytes = memory_used(server);

@@ -257,11 +257,6 @@ static void add_file(struct sstables *s, struct watched_dir *dir, const char *pa
 
 /* ---- files that the scan has met or missed ---- */
 
-static bool same_stamp(const struct sstable_stamp *a, const struct sstable_stamp *b)
-{
-    return a->size == b->size && a->inode == b->inode && a->mtime_ns == b->mtime_ns;
-}
-
 void sstables_keep(struct sstables *s, struct sstable *file)
 {
     file->seen = s->numbers.scans;
@@ -285,7 +280,7 @@ void sstables_meet(struct sstables *s, struct watched_dir *dir, const char *path
         s->rounds.failed |= !base;
         return;
     }
-    if (!same_stamp(&file->stamp, stamp) || (file->state == SSTABLE_BROKEN && file->retry)) {
+    if (memcmp(&file->stamp, stamp, sizeof(*stamp)) != 0 || (file->state == SSTABLE_BROKEN && file->retry)) {
         struct sstable_stamp before = file->stamp;
         uint64_t id = file->id;
         file->stamp = *stamp;

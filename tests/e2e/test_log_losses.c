@@ -277,8 +277,8 @@ DAEMON_TEST(daemon_under_test, log_losses, a_segment_that_is_lost_after_an_end_w
 }
 
 #if !DAEMON_SANITIZED /* they report signals themselves */
-/* The kernel ends the process; its last words name the file. */
-Test(log_losses, a_file_of_pending_records_that_is_truncated_ends_the_process_with_its_name)
+/* The kernel ends the process. */
+Test(log_losses, a_file_of_pending_records_that_is_truncated_ends_the_process)
 {
     int status;
     redisContext *client = client_start(&daemon_under_test, NULL);
@@ -292,8 +292,6 @@ Test(log_losses, a_file_of_pending_records_that_is_truncated_ends_the_process_wi
     wait_until(waitpid(daemon_under_test.pid, &status, WNOHANG) == daemon_under_test.pid);
     daemon_under_test.pid = 0;
     cr_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGBUS, "status %x", (unsigned)status);
-    cr_assert(strstr(daemon_output(&daemon_under_test), "log/00000001.pending, which is in use"), "%s",
-              daemon_output(&daemon_under_test));
     cr_assert(!daemon_try(&daemon_under_test, always), "%s", daemon_output(&daemon_under_test)); /* y may be lost */
     client = client_start(&daemon_under_test, accepting);
     expect(client, ":1", "BF.EXISTS f x");

@@ -79,7 +79,6 @@ OPERATION(open, flags &FS_CREATE, (void *ctx, const char *path, unsigned flags, 
 OPERATION(truncate, true, (void *ctx, int fd, uint64_t size), (truncate, fd, size))
 OPERATION(stat, false, (void *ctx, const char *path, struct fs_stat *out), (stat, path, out))
 OPERATION(mkdir, true, (void *ctx, const char *path), (mkdir, path))
-OPERATION(rmdir, true, (void *ctx, const char *path), (rmdir, path))
 OPERATION(unlink, true, (void *ctx, const char *path), (unlink, path))
 OPERATION(rename, true, (void *ctx, const char *from, const char *to), (rename, from, to))
 OPERATION(link, true, (void *ctx, const char *from, const char *to), (link, from, to))
@@ -192,7 +191,6 @@ const struct fsops *__wrap_fsops_posix(void)
         .sync = sim_sync,
         .stat = sim_stat,
         .mkdir = sim_mkdir,
-        .rmdir = sim_rmdir,
         .unlink = sim_unlink,
         .rename = sim_rename,
         .link = sim_link,

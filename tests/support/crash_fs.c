@@ -304,19 +304,6 @@ static int crash_mkdir(void *ctx, const char *path)
     return 0;
 }
 
-static int crash_rmdir(void *ctx, const char *path)
-{
-    struct crash_fs *fs = ctx;
-    const struct name *name = names_find(&fs->now, path);
-
-    if (!name)
-        return -ENOENT;
-    if (names_has_children(&fs->now, name->inode))
-        return -ENOTEMPTY;
-    do_change(fs, path, NULL, name->inode);
-    return 0;
-}
-
 static int crash_unlink(void *ctx, const char *path)
 {
     struct crash_fs *fs = ctx;
@@ -464,7 +451,6 @@ struct crash_fs *crash_fs_create(void)
         .sync = crash_sync,
         .stat = crash_stat,
         .mkdir = crash_mkdir,
-        .rmdir = crash_rmdir,
         .unlink = crash_unlink,
         .rename = crash_rename,
         .link = crash_link,

@@ -70,15 +70,6 @@ bool names_has_dir(const struct names *names, const char *path)
     return has;
 }
 
-bool names_has_children(const struct names *names, int dir)
-{
-    for (size_t i = 0; i < names->count; i++) {
-        if (names->at[i].dir == dir)
-            return true;
-    }
-    return false;
-}
-
 static void remove_name(struct names *names, struct name *name)
 {
     char *freed = name->text;

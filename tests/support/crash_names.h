@@ -24,7 +24,7 @@ struct place {
     char *text;
 };
 
-/* Sets `to` to an inode (a new name, a link), removes `from` (unlink, rmdir), or both (a rename). */
+/* Sets `to` to an inode (a new name, a link), removes `from` (unlink), or both (a rename). */
 struct change {
     struct place from;
     struct place to;
@@ -45,8 +45,6 @@ struct name *names_find(const struct names *names, const char *path); /* NULL: n
 
 /* The directory that the path is in exists. */
 bool names_has_dir(const struct names *names, const char *path);
-
-bool names_has_children(const struct names *names, int dir);
 
 /* The name represents the inode from now on. */
 void names_set(struct names *names, int dir, const char *text, int inode);

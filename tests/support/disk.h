@@ -66,7 +66,6 @@ enum disk_op {
     DISK_SYNC_DIR,
     DISK_SYNC_ALL,
     DISK_MKDIR,
-    DISK_RMDIR,
     DISK_UNLINK,
     DISK_RENAME,
     DISK_LINK,

@@ -420,16 +420,6 @@ int mkdir(const char *path, mode_t mode)
     NAME_OPERATION("mkdir", DISK_MKDIR, in, NULL, true, real(path, mode));
 }
 
-int rmdir(const char *path)
-{
-    REAL(int, rmdir, const char *);
-    const char *in = in_data(path);
-
-    if (!in)
-        return real(path);
-    NAME_OPERATION("rmdir", DISK_RMDIR, in, NULL, false, real(path));
-}
-
 int unlink(const char *path)
 {
     REAL(int, unlink, const char *);

@@ -155,7 +155,6 @@ static void play_name(struct disk_trace *trace, const struct disk_record *head, 
     const struct fsops *ops = crash_fs_ops(trace->fs);
     const char *to = from + strlen(from) + 1; /* of a rename and a link */
     int rc = head->kind == DISK_MKDIR    ? ops->mkdir(ops->ctx, from)
-             : head->kind == DISK_RMDIR  ? ops->rmdir(ops->ctx, from)
              : head->kind == DISK_UNLINK ? ops->unlink(ops->ctx, from)
              : head->kind == DISK_RENAME ? ops->rename(ops->ctx, from, to)
                                          : ops->link(ops->ctx, from, to);
@@ -189,7 +188,6 @@ static void play_one(struct disk_trace *trace, size_t n)
         play_sync(trace, &head);
         break;
     case DISK_MKDIR:
-    case DISK_RMDIR:
     case DISK_UNLINK:
     case DISK_RENAME:
     case DISK_LINK:

@@ -134,13 +134,6 @@ static int fault_mkdir(void *ctx, const char *path)
     FORWARD(fault, "mkdir", fault->below->mkdir(fault->below->ctx, path));
 }
 
-static int fault_rmdir(void *ctx, const char *path)
-{
-    struct fault_fs *fault = ctx;
-
-    FORWARD(fault, "rmdir", fault->below->rmdir(fault->below->ctx, path));
-}
-
 static int fault_unlink(void *ctx, const char *path)
 {
     struct fault_fs *fault = ctx;
@@ -223,7 +216,6 @@ void fault_fs_init(struct fault_fs *fault, const struct fsops *below)
                 .sync = fault_sync,
                 .stat = fault_stat,
                 .mkdir = fault_mkdir,
-                .rmdir = fault_rmdir,
                 .unlink = fault_unlink,
                 .rename = fault_rename,
                 .link = fault_link,

@@ -254,7 +254,7 @@ static int check_manifest(struct check *check)
         return TOOL_FAILED;
     }
     /* A valid line may still contradict another one. */
-    if (store_verify(check->datadir, NULL, &err) != 0) {
+    if (store_visit(check->datadir, NULL, NULL, NULL, &err) != 0) {
         complain(check, "damaged: %s", err.text);
         return TOOL_FAILED;
     }

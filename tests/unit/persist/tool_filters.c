@@ -156,20 +156,6 @@ Test(tool_filters, a_file_that_cannot_be_made_is_refused_before_the_input_is_rea
     ASSERT_RUN(1, "Is a directory", "echo int:x | " TOOL "build %s --error 0.01 --keys --force", dir);
 }
 
-/* The limit on file sizes kills the tool in the middle of writing. */
-Test(tool_filters, a_build_that_is_killed_leaves_nothing)
-{
-    int fd = open(dir, O_TMPFILE | O_WRONLY, 0600);
-
-    if (fd < 0)
-        cr_skip_test("this file system has no files without names");
-    close(fd);
-    ASSERT_RUN(0, "",
-               "(ulimit -f 64; " TOOL "build %s/a.db --error 0.001 --capacity 1000000 </dev/null); [ $? -gt 128 ]",
-               dir);
-    ASSERT_RUN(0, "none", "[ -z \"$(ls -A %s)\" ] && echo none", dir);
-}
-
 Test(tool_filters, what_is_no_regular_file_is_named_as_such)
 {
     ASSERT_RUN(0, "", "cd %s && mkfifo nb-1-big-Filter.db && ln -s /dev/zero nb-2-big-Filter.db", dir);

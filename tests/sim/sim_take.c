@@ -343,7 +343,8 @@ static bool is_out_of_memory(const struct resp_reply *reply)
 {
     for (size_t i = 0; i < reply->count; i++)
         if (reply->nodes[i].kind == RESP_REPLY_ERROR &&
-            (begins(reply, i, "OOM") || begins(reply, i, "EXECABORT") || begins(reply, i, "ERR problem inserting")))
+            (begins(reply, i, "OOM") || begins(reply, i, "EXECABORT") || begins(reply, i, "ERR problem inserting") ||
+             begins(reply, i, "ERR Insufficient memory")))
             return true;
     return false;
 }

@@ -17,7 +17,7 @@
 #include "sstable_dir.h"
 #include "sstables_internal.h"
 
-#define FRESH_MS 100 /* longer than the kernel's clock of files stands still */
+#define FRESH_MS 2100 /* longer than the times of a directory stand still, on any file system */
 
 /* ---- records of directories ---- */
 

@@ -96,12 +96,20 @@ static __attribute__((noinline)) void hash_keyed(struct bloom_batch *batch, cons
 {
     unsigned char bytes[BLOOM_BATCH][SIPHASH_BYTES];
     struct bloom_item keyed[BLOOM_BATCH];
+    const void *data[BLOOM_BATCH];
+    size_t len[BLOOM_BATCH];
 
+    if (n == 0)
+        return;
     if (bloom_geometry_is_seeded(geometry)) {
         valkey_hashes(geometry->seed, items, n, batch->h1, batch->h2);
         return;
     }
-    siphash_many(&geometry->key->secret.items, items, n, bytes);
+    for (size_t i = 0; i < n; i++) {
+        data[i] = items[i].ptr;
+        len[i] = items[i].len;
+    }
+    siphash_many(&geometry->key->secret.items, data, len, n, bytes);
     if (bloom_vector_enabled && n >= FEW && geometry->hash == BLOOM_HASH_MURMUR3) {
         bloom_vector_hash_sixteen((const unsigned char(*)[SIPHASH_BYTES])bytes, n, batch->h1, batch->h2);
         return;

@@ -10,11 +10,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct bloom_item {
-    const char *ptr; /* may be NULL when len is 0 */
-    size_t len;
-};
-
 struct bloom_hash {
     uint64_t h1; /* the first half; as a signed 64-bit number it is Cassandra's raw token */
     uint64_t h2; /* the second half */

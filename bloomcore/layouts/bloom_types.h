@@ -88,6 +88,11 @@ struct bloom_journal {
 /* Items whose cache misses overlap; with more, the first lines would leave the cache before their use. */
 #define BLOOM_BATCH 32
 
+struct bloom_item {
+    const char *ptr; /* may be NULL when len is 0 */
+    size_t len;
+};
+
 /* A record of a journal's add(), for a replay. */
 struct bloom_replay_item {
     struct bloom_hash hash;

@@ -328,6 +328,8 @@ TARGET void bloom_vector_hash_sixteen(const unsigned char (*items)[16], size_t n
     }
 }
 
+/* ---- hashes: murmur.c, with a lane for each item ---- */
+
 #define M2 MURMUR2_SEED_64 /* the multiplier of the function is the seed of RedisBloom's */
 
 INLINE __m512i shift_xor(__m512i x)

@@ -6,7 +6,8 @@
 #include <math.h>
 
 #include "bloom_size.h"
-#include "siphash.h"
+#include "murmur_load.h"
+#include "siphash_round.h"
 
 /* ---- sizes ---- */
 
@@ -94,26 +95,171 @@ double valkey_next_rate(const struct bloom_params *params, double newest, unsign
 
 /* ---- hashes ---- */
 
-/* The halves of the seed. */
-static void keys_of(const struct bloom_seed *seed, struct siphash_key keys[2])
+#define LENGTH_BYTES 8 /* in front of the item */
+
+/* Both hashes take a word: one has its state in v0..v3, the other one in w0..w3. */
+#define TAKE(word)             \
+    do {                       \
+        v3 ^= (word);          \
+        w3 ^= (word);          \
+        ROUND(v0, v1, v2, v3); \
+        ROUND(w0, w1, w2, w3); \
+        v0 ^= (word);          \
+        w0 ^= (word);          \
+    } while (0)
+
+#define FINISH                        \
+    do {                              \
+        v2 ^= 0xff;                   \
+        w2 ^= 0xff;                   \
+        for (int r = 0; r < 3; r++) { \
+            ROUND(v0, v1, v2, v3);    \
+            ROUND(w0, w1, w2, w3);    \
+        }                             \
+    } while (0)
+
+/* The bytes that are left, and the length of all in the highest byte. */
+static inline uint64_t last_word(const unsigned char *data, size_t len)
 {
-    _Static_assert(sizeof(*seed) == 2 * sizeof(keys[0]), "two keys");
-    memcpy(keys, seed, sizeof(*seed));
+    uint64_t left = len % 8 ? load_last(data + len, len % 8, len) : 0;
+
+    return left | (uint64_t)(len + LENGTH_BYTES) << 56;
 }
 
 struct bloom_hash valkey_hash(const struct bloom_seed *seed, const void *data, size_t len)
 {
-    struct siphash_key keys[2];
+    const unsigned char *bytes = data;
+    uint64_t v0 = load64(seed->bytes), v1 = load64(seed->bytes + 8), v2 = v0 ^ INIT2, v3 = v1 ^ INIT3;
+    uint64_t w0 = load64(seed->bytes + 16), w1 = load64(seed->bytes + 24), w2 = w0 ^ INIT2, w3 = w1 ^ INIT3;
 
-    keys_of(seed, keys);
-    return (struct bloom_hash){siphash_short(&keys[0], data, len), siphash_short(&keys[1], data, len)};
+    v0 ^= INIT0;
+    v1 ^= INIT1;
+    w0 ^= INIT0;
+    w1 ^= INIT1;
+    TAKE(len);
+    for (size_t i = 0; i + 8 <= len; i += 8)
+        TAKE(load64(bytes + i));
+    TAKE(last_word(bytes, len));
+    FINISH;
+    return (struct bloom_hash){v0 ^ v1 ^ v2 ^ v3, w0 ^ w1 ^ w2 ^ w3};
 }
+
+#if defined(__x86_64__)
+
+#define LANES 8
+#define FEW   3 /* fewer are as quick one by one */
+
+typedef uint64_t lanes __attribute__((vector_size(8 * LANES))); /* with AVX2 a pair of registers */
+
+/* Word `i` of an item; 0 behind its end. */
+static inline uint64_t word_of(const struct bloom_item *item, size_t i)
+{
+    const unsigned char *data = (const unsigned char *)item->ptr;
+
+    return i < item->len / 8 ? load64(data + 8 * i) : i == item->len / 8 ? last_word(data, item->len) : 0;
+}
+
+/* A shorter item ends before the others: its lane stays as it is. The lengths decide, never the seed. */
+static inline __attribute__((always_inline)) void
+hash_lanes(const struct bloom_seed *seed, const struct bloom_item *const items[LANES], uint64_t *h1, uint64_t *h2)
+{
+    const lanes zero = {0};
+    uint64_t k0 = load64(seed->bytes), k1 = load64(seed->bytes + 8);
+    lanes v0 = zero + (k0 ^ INIT0), v1 = zero + (k1 ^ INIT1), v2 = zero + (k0 ^ INIT2), v3 = zero + (k1 ^ INIT3);
+    uint64_t k2 = load64(seed->bytes + 16), k3 = load64(seed->bytes + 24);
+    lanes w0 = zero + (k2 ^ INIT0), w1 = zero + (k3 ^ INIT1), w2 = zero + (k2 ^ INIT2), w3 = zero + (k3 ^ INIT3);
+    size_t least = SIZE_MAX, most = 0;
+    lanes word = zero;
+
+#pragma GCC unroll 8
+    for (unsigned j = 0; j < LANES; j++) {
+        size_t words = items[j]->len / 8;
+        least = words < least ? words : least;
+        most = words > most ? words : most;
+        word[j] = items[j]->len;
+    }
+    const lanes last = word >> 3;
+    TAKE(word);
+    for (size_t i = 0; i <= least; i++) {
+#pragma GCC unroll 8
+        for (unsigned j = 0; j < LANES; j++)
+            word[j] = word_of(items[j], i);
+        TAKE(word);
+    }
+    for (size_t i = least + 1; i <= most; i++) {
+        const lanes a0 = v0, a1 = v1, a2 = v2, a3 = v3, b0 = w0, b1 = w1, b2 = w2, b3 = w3;
+
+        for (unsigned j = 0; j < LANES; j++)
+            word[j] = word_of(items[j], i);
+        TAKE(word);
+        const lanes alive = (lanes)(last >= i);
+        v0 = (v0 & alive) | (a0 & ~alive);
+        v1 = (v1 & alive) | (a1 & ~alive);
+        v2 = (v2 & alive) | (a2 & ~alive);
+        v3 = (v3 & alive) | (a3 & ~alive);
+        w0 = (w0 & alive) | (b0 & ~alive);
+        w1 = (w1 & alive) | (b1 & ~alive);
+        w2 = (w2 & alive) | (b2 & ~alive);
+        w3 = (w3 & alive) | (b3 & ~alive);
+    }
+    FINISH;
+    const lanes first = v0 ^ v1 ^ v2 ^ v3, second = w0 ^ w1 ^ w2 ^ w3;
+    memcpy(h1, &first, sizeof(first));
+    memcpy(h2, &second, sizeof(second));
+}
+
+#define LANES_FOR(name, processor)                                                                              \
+    __attribute__((target(processor))) static void name(                                                        \
+        const struct bloom_seed *seed, const struct bloom_item *const items[LANES], uint64_t *h1, uint64_t *h2) \
+    {                                                                                                           \
+        hash_lanes(seed, items, h1, h2);                                                                        \
+    }
+LANES_FOR(by_avx512, "avx512f")
+LANES_FOR(by_avx2, "avx2")
+
+static void (*lanes_fn)(const struct bloom_seed *seed, const struct bloom_item *const items[LANES], uint64_t *h1,
+                        uint64_t *h2);
+
+__attribute__((constructor(101))) static void choose(void)
+{
+    __builtin_cpu_init(); /* may run before the compiler's own constructor */
+    if (__builtin_cpu_supports("avx512f"))
+        lanes_fn = by_avx512;
+    else if (__builtin_cpu_supports("avx2"))
+        lanes_fn = by_avx2;
+}
+
+/* Fewer items than lanes: the last lanes repeat the first one. */
+static size_t hash_vectors(const struct bloom_seed *seed, const struct bloom_item *items, size_t n, uint64_t *h1,
+                           uint64_t *h2)
+{
+    size_t i = 0;
+
+    for (; lanes_fn && i < n && n - i >= FEW; i += LANES) {
+        const struct bloom_item *eight[LANES];
+        for (size_t j = 0; j < LANES; j++)
+            eight[j] = &items[i + j < n ? i + j : i];
+        lanes_fn(seed, eight, h1 + i, h2 + i);
+    }
+    return i;
+}
+
+#else
+
+static size_t hash_vectors(const struct bloom_seed *seed, const struct bloom_item *items, size_t n, uint64_t *h1,
+                           uint64_t *h2)
+{
+    (void)seed, (void)items, (void)n, (void)h1, (void)h2;
+    return 0;
+}
+
+#endif
 
 void valkey_hashes(const struct bloom_seed *seed, const struct bloom_item *items, size_t n, uint64_t *h1, uint64_t *h2)
 {
-    struct siphash_key keys[2];
-
-    keys_of(seed, keys);
-    siphash_short_many(&keys[0], items, n, h1);
-    siphash_short_many(&keys[1], items, n, h2);
+    for (size_t i = hash_vectors(seed, items, n, h1, h2); i < n; i++) {
+        struct bloom_hash hash = valkey_hash(seed, items[i].ptr, items[i].len);
+        h1[i] = hash.h1;
+        h2[i] = hash.h2;
+    }
 }

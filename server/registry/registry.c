@@ -244,9 +244,9 @@ struct entry *registry_find(const struct registry *r, uint64_t hash, struct slic
     return holder ? entry_owner(holder) : NULL;
 }
 
-struct entry *registry_find_expiry(const struct registry *r, uint64_t hash, struct slice name, int64_t *expires_ms_out)
+struct entry *registry_find_expiry(const struct registry *r, struct slice name, int64_t *expires_ms_out)
 {
-    struct entry *holder = find_holder(r, hash, name);
+    struct entry *holder = find_holder(r, registry_hash(r, name), name);
     if (!holder)
         return NULL;
     *expires_ms_out = entry_expires_ms(holder);
@@ -265,10 +265,10 @@ struct entry *registry_pin(struct registry *r, struct slice name)
     return entry;
 }
 
-struct registry_version registry_version(const struct registry *r, uint64_t hash, struct slice name)
+struct registry_version registry_version(const struct registry *r, struct slice name)
 {
     struct registry_version version = {0};
-    struct entry *entry = registry_find_expiry(r, hash, name, &version.expires_ms);
+    struct entry *entry = registry_find_expiry(r, name, &version.expires_ms);
     if (!entry)
         return (struct registry_version){0};
     struct bloom_filter *filter = entry_shape(entry);

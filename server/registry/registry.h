@@ -55,8 +55,7 @@ static inline struct entry *registry_lookup(const struct registry *registry, str
 }
 
 /* The same, and its expiry: Unix time in ms, 0: never. */
-struct entry *registry_find_expiry(const struct registry *registry, uint64_t hash, struct slice name,
-                                   int64_t *expires_ms_out);
+struct entry *registry_find_expiry(const struct registry *registry, struct slice name, int64_t *expires_ms_out);
 
 /* Keeps the filter of that name alive beyond RCU until entry_unpin(), for long work, even if it is deleted. NULL: no
  * such filter. Takes the mutex. Thread: any, online. */
@@ -224,7 +223,7 @@ struct registry_version {
     int64_t expires_ms;
 };
 
-struct registry_version registry_version(const struct registry *registry, uint64_t hash, struct slice name);
+struct registry_version registry_version(const struct registry *registry, struct slice name);
 
 static inline bool registry_version_same(const struct registry_version *a, const struct registry_version *b)
 {

@@ -90,7 +90,7 @@ void filter_facts(const struct server *server, struct slice key, struct entry *e
     *facts_out = (struct filter_facts){0};
     filter_facts_count(entry, true, facts_out);
     if (!facts_out->sstable)
-        (void)registry_find_expiry(registry, registry_hash(registry, key), key, &facts_out->expires_ms);
+        (void)registry_find_expiry(registry, key, &facts_out->expires_ms);
     facts_out->db = registry_number(registry, key_database(key));
     name_text(key_name(key), &facts_out->name);
 }

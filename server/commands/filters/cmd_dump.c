@@ -373,13 +373,15 @@ static void copy_entry(struct command_job *job, struct entry *source, int64_t ex
     content_large_end(job, bytes);
 }
 
-/* A copy expires when its source does. */
-static int64_t expiry_of(struct command_job *job, struct slice name, const struct entry *entry)
+/* content_pin(), with the expiry that the copy has, too. A name that has expired or changed since it was pinned is
+ * looked up again: the filter has no time under it any more, and its copy would never expire. */
+static struct entry *pin_source(struct command_job *job, struct slice name, int64_t *expires_ms_out, bool *replied_out)
 {
-    struct registry *registry = job->server->registry;
-    int64_t expires_ms;
-    struct entry *now = registry_find_expiry(registry, registry_hash(registry, name), name, &expires_ms);
-    return now == entry ? expires_ms : 0;
+    struct entry *entry;
+    while ((entry = content_pin(job, name, replied_out)) &&
+           registry_find_expiry(job->server->registry, name, expires_ms_out) != entry)
+        entry_unpin(entry);
+    return entry;
 }
 
 static void copy_job(struct command_job *job)
@@ -388,6 +390,7 @@ static void copy_job(struct command_job *job)
     char space[REGISTRY_MAX_NAME + 2 * DATABASE_PREFIX];
     unsigned database = job->database;
     bool replace = false, replied;
+    int64_t expires_ms;
     if (!copy_options(job, args, &replace, &database))
         return;
     struct slice from = args->argv[1], to = args->argv[2];
@@ -397,18 +400,17 @@ static void copy_job(struct command_job *job)
         reply_error(&job->reply, "ERR source and destination objects are the same");
         return;
     }
-    struct entry *source = content_pin(job, from, &replied);
-    if (!source) {
-        if (!replied)
-            reply_integer(&job->reply, 0);
+    struct entry *source = pin_source(job, from, &expires_ms, &replied);
+    if (!source && !replied)
+        reply_integer(&job->reply, 0);
+    if (!source)
         return;
-    }
     if (!replace && registry_lookup(job->server->registry, to))
         reply_integer(&job->reply, 0);
     else if (sstable_is_hidden_by(job->server, to))
         reply_read_only(&job->reply, key_name(to));
     else
-        copy_entry(job, source, expiry_of(job, from, source), to, replace);
+        copy_entry(job, source, expires_ms, to, replace);
     entry_unpin(source);
 }
 

@@ -290,11 +290,10 @@ static int64_t to_seconds(int64_t ms)
 /* TTL, PTTL, EXPIRETIME, PEXPIRETIME: -2 without a filter, -1 if it never expires. */
 void cmd_ttl(struct command_ctx *ctx)
 {
-    const struct registry *registry = ctx->server->registry;
     bool milliseconds = ctx->command->name[0] == 'p', absolute = strstr(ctx->command->name, "time");
     struct slice name = command_arg(ctx, 1);
     int64_t expires_ms, base_ms = absolute ? 0 : clock_unix_ms();
-    if (!registry_find_expiry(registry, registry_hash(registry, name), name, &expires_ms)) {
+    if (!registry_find_expiry(ctx->server->registry, name, &expires_ms)) {
         reply_integer(ctx->reply, sstables_find(ctx->server->sstables, name) ? -1 : -2);
         return;
     }

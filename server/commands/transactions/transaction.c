@@ -177,7 +177,7 @@ static struct registry_version version_of(const struct server *server, unsigned 
     if (name.len > REGISTRY_MAX_NAME) /* no filter has a name of this length */
         return (struct registry_version){0};
     struct slice key = key_write(space, registry_database(server->registry, db), name);
-    return registry_version(server->registry, registry_hash(server->registry, key), key);
+    return registry_version(server->registry, key);
 }
 
 static bool touched(const struct server *server, const struct transaction *tx)

@@ -109,7 +109,7 @@ struct entry *find(const char *name)
 int64_t expires(const char *name)
 {
     int64_t at = -1;
-    if (!registry_find_expiry(registry, registry_hash(registry, slice_of(name)), slice_of(name), &at))
+    if (!registry_find_expiry(registry, slice_of(name), &at))
         return -2;
     return at;
 }

@@ -1,10 +1,12 @@
 /* The table: its rows are consistent, and can be found. */
 #include <criterion/criterion.h>
+#include <limits.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "clock.h"
 #include "command.h"
 #include "command_arg.h"
 #include "harness.h"
@@ -261,7 +263,7 @@ Test(slice, words_are_compared_whole_and_without_case)
     cr_expect_not(slice_is((struct slice){"\xc1", 1}, "\xe1"), "bytes above ASCII have no case");
 }
 
-static void call(struct harness *h, const char *line)
+static const char *call(struct harness *h, const char *line)
 {
     struct slice words[8];
     size_t n = 0;
@@ -272,6 +274,7 @@ static void call(struct harness *h, const char *line)
     }
     const char *reply = harness_run(h, words, n, NULL);
     cr_assert_neq(reply[0], '-', "%s: %s", line, reply);
+    return reply;
 }
 
 /* For OBJECT IDLETIME: checks of a name are no use of a filter, and a client with CLIENT NO-TOUCH leaves none. */
@@ -300,5 +303,43 @@ Test(commands, uses_of_a_filter_are_noted)
         call(&h, uses[i]);
         cr_expect_eq(atomic_load(&entry->used), stamp, "%s", uses[i]);
     }
+    harness_deinit(&h);
+}
+
+/* ---- a filter that expires within a command ---- */
+
+static struct {
+    int64_t due_ms;
+    unsigned looks, due_at; /* from the look of this number on it is due */
+} stepped;
+
+static int64_t stepped_clock(void)
+{
+    return stepped.looks++ < stepped.due_at ? stepped.due_ms - 1000 : stepped.due_ms;
+}
+
+/* The copy expires, too, if there is one; also when the source expires between two looks of COPY at the clock. */
+Test(commands, a_copy_of_a_filter_that_expires_meanwhile_does_not_outlive_it)
+{
+    char line[64];
+    unsigned copies = 0, looks = 8;
+    struct harness h;
+    harness_init(&h);
+    stepped.due_ms = clock_unix_ms() + 1000000;
+    snprintf(line, sizeof(line), "PEXPIREAT from %lld", (long long)stepped.due_ms);
+    registry_set_clock(h.server->registry, stepped_clock);
+    for (unsigned i = 0; i < looks; i++) {
+        stepped.looks = 0;
+        stepped.due_at = UINT_MAX;
+        call(&h, "BF.ADD from x");
+        call(&h, line);
+        stepped.looks = 0;
+        stepped.due_at = i;
+        copies += strcmp(call(&h, "COPY from to"), ":1\r\n") == 0;
+        stepped.due_at = 0;
+        cr_expect_str_eq(call(&h, "EXISTS from to"), ":0\r\n", "due from look %u on", i);
+        call(&h, "DEL from to");
+    }
+    cr_expect(copies > 0 && copies < looks, "%u copies", copies);
     harness_deinit(&h);
 }

@@ -48,7 +48,7 @@ static void on_name(void *ctx, struct slice name, struct entry *entry)
     struct registry *registry = look->server->registry;
     int64_t expires_ms = 0;
 
-    CHECK(registry_find_expiry(registry, registry_hash(registry, name), name, &expires_ms) == entry);
+    CHECK(registry_find_expiry(registry, name, &expires_ms) == entry);
     look->started->digest += datadir_digest(entry->id, name.ptr, name.len, expires_ms, entry_filter(entry));
     look->started->filters++;
     look->started->quarantined += entry_filter(entry) == NULL;

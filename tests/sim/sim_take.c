@@ -172,6 +172,7 @@ static bool take_add(enum family family, struct model_filter *filter, const stru
                      const struct resp_reply *reply)
 {
     bool fits = true, was = filter->presence == PRESENT, is = was;
+    struct model_filter before = *filter;
     if (!was)
         *filter = filter_empty();
     for (unsigned i = 0; i < op->n; i++) {
@@ -185,6 +186,8 @@ static bool take_add(enum family family, struct model_filter *filter, const stru
         is |= answer != NO_ANSWER;
     }
     filter->presence = is ? PRESENT : UNSURE;
+    if (!is && before.ghost) /* the expired one is still stored, unless a new one has replaced it */
+        filter_join(family, filter, &before);
     return fits;
 }
 

@@ -13,11 +13,15 @@
 #include "check.h"
 #include "persistence.h"
 #include "main_loop.h"
+#include "registry.h"
 #include "schedule.h"
+#include "server.h"
 #include "server_create.h"
+#include "sstables.h"
 
 #define POOL_THREADS "3"
 #define RETRY_NS     100000000
+#define PAGE         ((size_t)64 << 10) /* of small filters (slab.h) */
 
 static struct {
     struct server *server;
@@ -186,6 +190,19 @@ int sim_connect(void)
 }
 
 /* ---- memory ---- */
+
+/* Entries of one size share pages, and each entry may have a size of its own. One more page has the nodes of names, and
+ * one was emptied last. */
+size_t sim_daemon_sstable_bytes(size_t *most_out)
+{
+    struct sstables_numbers numbers;
+    *most_out = 0;
+    if (!it.server->sstables)
+        return 0;
+    sstables_numbers(it.server->sstables, &numbers);
+    *most_out = (numbers.filters + 2) * PAGE;
+    return registry_slab_bytes(sstables_registry(it.server->sstables));
+}
 
 static struct {
     unsigned one_in, of_thread_in;

@@ -33,6 +33,9 @@ void sim_daemon_tear_down(void);
 /* The client's end of a new connection, nonblocking; -1: refused. */
 int sim_connect(void);
 
+/* The part of INFO's used_memory_dataset that small filters of SSTables have, and the most for their number. */
+size_t sim_daemon_sstable_bytes(size_t *most_out);
+
 /* One of this many allocations of the daemon fails, or of its thread of that name; 0: none. */
 void sim_memory_fail(unsigned one_in);
 void sim_memory_fail_in(const char *thread, unsigned one_in);

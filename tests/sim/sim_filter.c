@@ -333,11 +333,13 @@ static int most_of(const struct model_filter *filter)
     return bits_in(filter->may) + filter->more_hi;
 }
 
-/* With REFRESH an item counts once for each part that has it. Of a union the parts' counts are estimates. */
+/* With REFRESH an item counts once for each part that has it. Of a union the parts' counts are estimates. A
+ * copy of chunks, or a save without a log, may count adds that come after its bits: `more_hi` of them. */
 static bool window_counts(const struct model_filter *filter, int64_t number)
 {
     int parts = filter_window.refresh ? (int)filter_window.parts + 2 : 1;
-    return number >= bits_in(filter->must) + min(0, filter->more_lo) && number <= bits_in(filter->may) * parts;
+    return number >= bits_in(filter->must) + min(0, filter->more_lo) &&
+           number <= bits_in(filter->may) * parts + filter->more_hi;
 }
 
 bool filter_card(enum family family, struct model_filter *filter, int64_t number)
@@ -381,7 +383,7 @@ void filter_merge(enum family family, struct model_filter *filter, const struct 
     filter->must |= source->must;
     filter->may |= source->may;
     filter->more_lo = least - bits_in(filter->may);
-    filter->more_hi = most - bits_in(filter->must);
+    filter->more_hi = family_is_window(family) ? filter->more_hi + source->more_hi : most - bits_in(filter->must);
 }
 
 void filter_expire(struct model_filter *filter, uint64_t lo_ms, uint64_t hi_ms)
@@ -418,6 +420,8 @@ static const char *see_items(enum family family, struct model_filter *filter, co
     if (more && (family != FAMILY_VALKEY || bits_in(more) > FALSE_AT_ONCE))
         return "has items that it never had";
     if (family_is_window(family)) {
+        int lost = counts_more ? bits_in(was->may & ~seen->items) : 0;
+        filter->more_hi = max(0, min(filter->more_hi, was->more_hi + lost));
         filter->must &= was->must;
         filter->until = was->until;
         filter->places = was->places;

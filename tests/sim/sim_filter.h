@@ -57,7 +57,7 @@ struct model_filter {
     unsigned presence;
     bool ghost; /* has expired: a clock that is set back may show it again */
     uint64_t must, may;
-    int more_lo, more_hi;          /* its count less the number of its items */
+    int more_lo, more_hi;          /* its count less the number of its items; of a window more_hi has lost ones only */
     uint64_t expire_lo, expire_hi; /* Unix time in ms; NEVER_MS */
     union {
         struct { /* of a cuckoo filter, for each item */

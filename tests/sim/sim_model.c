@@ -129,16 +129,17 @@ static bool take_claim(struct model_shared *shared, unsigned client, unsigned it
 }
 
 /* A shared filter has one winner for each item. */
-static bool take_shared_add(struct model_shared *shared, unsigned client, const struct op *op,
-                            const struct resp_reply *reply, uint64_t now_ns)
+static bool take_shared_add(struct model *model, unsigned client, const struct op *op, const struct resp_reply *reply,
+                            uint64_t now_ns)
 {
+    struct model_shared *shared = &model->shared[op->name];
     bool fits = true, claims = op->name == MODEL_CLAIMS;
     for (unsigned i = 0; i < op->n; i++) {
         enum answer added = model_answer(op, reply, i);
         uint64_t item = bit(op->items[i]);
         if (added == NO_ANSWER)
             continue;
-        if (claims)
+        if (claims && !(model->halves & item))
             fits = take_claim(shared, client, op->items[i], added) && fits;
         if (added == ANSWER_YES) {
             fits = fits && (claims || !(shared->won & item));
@@ -281,7 +282,7 @@ void model_replied(struct model *model, unsigned index, const struct resp_reply 
     if (op.kind == OP_SAVE && reply->nodes[0].kind == RESP_REPLY_STATUS)
         note_save(model, &op.save);
     else if (op.shared && op.kind == OP_ADD)
-        fits = take_shared_add(&model->shared[op.name], index, &op, reply, now_ns);
+        fits = take_shared_add(model, index, &op, reply, now_ns);
     else if (op.shared && op.kind == OP_EXISTS)
         fits = take_shared_exists(&model->shared[op.name], &op, reply, model->maybe);
     else if (own)
@@ -421,8 +422,10 @@ void model_restart(struct model *model, const struct model_filter names[MODEL_CL
     }
     for (int i = 0; i < MODEL_SHARED; i++) {
         uint64_t items = shared[i].may;
-        if (i == MODEL_CLAIMS)
+        if (i == MODEL_CLAIMS) {
             memcpy(model->owners, model->shared[i].owner, sizeof(model->owners));
+            model->claimed = model->shared[i].ever;
+        }
         model->shared[i] =
             (struct model_shared){.ever = items, .sent = items, .acked = items, .won = items, .saved = items};
     }
@@ -440,6 +443,10 @@ void model_check_claims(struct model *model, const uint64_t marks[MODEL_CLIENTS]
                 owner = i + 1;
             }
         bool is = shared->acked & bit(item);
+        if (owners == 1 && !is && !both && (model->claimed & bit(item)))
+            model->halves |= bit(item);
+        if (model->halves & bit(item))
+            continue;
         if (owners > 1 || (owners && !is) || (both && is && !owners))
             model_fail(model, "the claim of item %u has %u owners, and the item is %s", item, owners,
                        is ? "there" : "absent");

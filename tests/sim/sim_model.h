@@ -123,6 +123,8 @@ struct model {
                                copied */
     struct window_kind window;
     uint8_t owners[MODEL_ITEMS]; /* of claims, before the restart */
+    uint64_t claimed;            /* claims that were sent before it */
+    uint64_t halves;             /* claims of which a save without a log had the mark only: two owners may win them */
     unsigned jumps;              /* of the time of day so far */
     struct model_false falses;
     uint64_t commands, restarts, checked;

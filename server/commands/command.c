@@ -34,6 +34,25 @@ static void container_name(const struct command_ctx *ctx, char name_out[CONTAINE
     name_out[len] = '\0';
 }
 
+static void reply_help_heading(struct command_ctx *ctx)
+{
+    char container[CONTAINER_SIZE], heading[96];
+
+    container_name(ctx, container);
+    snprintf(heading, sizeof(heading), "%s <subcommand> [<arg> [value] [opt] ...]. Subcommands are:", container);
+    reply_status(ctx->reply, heading);
+}
+
+void reply_help(struct command_ctx *ctx, const char *const *lines, size_t n)
+{
+    reply_array(ctx->reply, n + 3);
+    reply_help_heading(ctx);
+    for (size_t i = 0; i < n; i++)
+        reply_status(ctx->reply, lines[i]);
+    reply_status(ctx->reply, "HELP");
+    reply_status(ctx->reply, "    Print this help.");
+}
+
 static void put(struct buf *out, const char *text)
 {
     buf_append(out, text, strlen(text));
@@ -81,14 +100,11 @@ void cmd_help(struct command_ctx *ctx)
 {
     const char *name = ctx->command->full_name;
     const struct command *container = command_row((size_t)command_find((struct slice){name, strcspn(name, "|")}));
-    char in_capitals[CONTAINER_SIZE], heading[96];
     struct buf line;
 
     buf_init(&line, SIZE_MAX);
     reply_array(ctx->reply, 2 * container->nsubcommands + 1);
-    container_name(ctx, in_capitals);
-    snprintf(heading, sizeof(heading), "%s <subcommand> [<arg> [value] [opt] ...]. Subcommands are:", in_capitals);
-    reply_status(ctx->reply, heading);
+    reply_help_heading(ctx);
     for (size_t i = 0; i < container->nsubcommands; i++)
         reply_help_of(ctx, &container->subcommands[i], &line);
     buf_deinit(&line);

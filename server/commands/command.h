@@ -107,6 +107,9 @@ static inline struct slice command_arg(const struct command_ctx *ctx, size_t i)
     return resp_arg(ctx->args, i);
 }
 
+/* Replies to the HELP of a container of subcommands: a heading, the lines, and the lines about HELP. */
+void reply_help(struct command_ctx *ctx, const char *const *lines, size_t n);
+
 /* Replies with the text, or that there is no memory for it if the buffer has failed. Deinitialises the buffer. */
 void reply_text(struct reply *reply, struct buf *text);
 

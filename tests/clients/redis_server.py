@@ -185,6 +185,7 @@ KINDS = [
     lambda: ["WAIT"] + some(["0", "abc", "-1"], 0, 1) + some(["abc", "-1", "1", "0"], 0, 1),
     lambda: ["WAIT", one("0", "1"), "1"],
     lambda: [word("REPLICAOF SLAVEOF"), word("NO"), word("ONE")],
+    lambda: ["FAILOVER"] + some(["ABORT"], 0, 1),
     lambda: [word("ASKING READONLY READWRITE")] + some(NUMBERS, 0, 1),
     lambda: ["CLUSTER", word("INFO NODES SLOTS SHARDS MYID KEYSLOT FOO")] + some(NUMBERS, 0, 1),
     lambda: ["BGSAVE"] + some(["FOO", "SCHEDULE"], 2, 3),

@@ -61,9 +61,9 @@ static void expect_like_both(const char *part, const char *command)
 /* Commands for features that a single server lacks are answered as by a single Redis, or refused. */
 DAEMON_TEST(the_daemon, admin, replication_and_cluster_are_not_there)
 {
-    static const char *const disabled[] = {
-        "CLUSTER INFO",      "CLUSTER NODES", "CLUSTER SLOTS", "CLUSTER SHARDS", "CLUSTER MYID",
-        "CLUSTER KEYSLOT a", "CLUSTER HELP",  "READONLY",      "READWRITE",      "ASKING"};
+    static const char *const disabled[] = {"CLUSTER INFO", "CLUSTER NODES",     "CLUSTER SLOTS", "CLUSTER SHARDS",
+                                           "CLUSTER MYID", "CLUSTER KEYSLOT a", "CLUSTER LINKS", "CLUSTER HELP",
+                                           "READONLY",     "READWRITE",         "ASKING"};
 
     start();
     for (size_t i = 0; i < sizeof(disabled) / sizeof(disabled[0]); i++)
@@ -73,6 +73,11 @@ DAEMON_TEST(the_daemon, admin, replication_and_cluster_are_not_there)
     expect_both("+OK", "REPLICAOF NO ONE");
     expect_both("+OK", "slaveof no one");
     expect_both("-ERR this server has no replication and cannot be a replica", "REPLICAOF 127.0.0.1 6380");
+    expect_both("-ERR FAILOVER requires connected replicas.", "FAILOVER");
+    expect_both("-ERR No failover in progress.", "FAILOVER ABORT");
+    expect_like_both("-ERR MODULE command not allowed", "MODULE LOAD /x.so");
+    expect_like_both("-ERR MODULE command not allowed", "MODULE LOADEX /x.so");
+    expect_like_both("-ERR MODULE command not allowed", "MODULE UNLOAD bf");
     expect_each("[[\"name\",\"bf\",\"ver\",:80800,\"path\",\"\",\"args\",[]]]",
                 "[{\"name\":\"bf\",\"ver\"::80800,\"path\":\"\",\"args\":[]}]", "MODULE LIST");
 }
@@ -126,6 +131,22 @@ DAEMON_TEST(the_daemon, admin, debug_has_to_be_allowed)
     expect_both("-ERR value is not a valid float", "DEBUG SLEEP nan");
     expect_both("-ERR unknown subcommand or wrong number of arguments for 'JMAP'. Try DEBUG HELP.", "DEBUG JMAP");
     expect_both("-ERR unknown subcommand or wrong number of arguments for 'SLEEP'. Try DEBUG HELP.", "DEBUG SLEEP");
+    expect_both("-MYCODE", "DEBUG ERROR MYCODE");
+    static const char forged[] = "*3\r\n$5\r\nDEBUG\r\n$3\r\nLOG\r\n$12\r\na\r\n1234 fake\r\n"
+                                 "*3\r\n$5\r\nDEBUG\r\n$5\r\nERROR\r\n$8\r\nX y\r\n+OK\r\n";
+    cr_assert(wire_send(&resp2, forged, sizeof(forged) - 1));
+    cr_assert_str_eq(wire_text(&resp2), "+OK");
+    cr_assert_str_eq(wire_text(&resp2), "-X y  +OK");
+    cr_assert_not_null(strstr(daemon_output(&the_daemon), "DEBUG LOG: a  1234 fake\n"));
+    expect_both("-ERR no such key", "DEBUG OBJECT nosuch");
+    expect_each(":1", "#f", "BF.ADD f x");
+    expect_like_both("encoding:raw serializedlength:", "DEBUG OBJECT f");
+    expect_each("\"3.141\"", ",3.141", "DEBUG PROTOCOL double");
+    expect_each("nil", "nil", "DEBUG PROTOCOL null");
+    expect_each("[:0,:1,:2]", "[:0,:1,:2]", "DEBUG PROTOCOL array");
+    expect_each(":1", "#t", "DEBUG PROTOCOL true");
+    expect_like_both("-ERR Wrong protocol type name.", "DEBUG PROTOCOL nosuch");
+
     cr_assert(wire_send_text(&resp2, "DEBUG SLEEP 3600\r\n"));
     wire_open(&other, the_daemon.port);
     for (int i = 0; i < 50; i++)

@@ -99,6 +99,7 @@ CLIENT_TEST(the_daemon, cluster, there_is_database_0_only)
     expect_has(client, "cluster_state:ok", "CLUSTER INFO");
     expect(client, "+OK", "READONLY");
     expect(client, "+OK", "ASKING");
+    expect(client, "[]", "CLUSTER LINKS");
     expect(client, "-ERR Unknown node x", "CLUSTER REPLICAS x");
     client_stop(client, &the_daemon);
     cr_assert(daemon_try(&the_daemon, alone));

@@ -153,18 +153,13 @@ static bool has_gone(struct slice name)
                                        "client|trackinginfo",
                                        "cluster|countkeysinslot",
                                        "cluster|getkeysinslot",
-                                       "cluster|links",
-                                       "failover",
                                        "latency|doctor",
                                        "latency|history",
                                        "latency|reset",
                                        "memory|doctor",
                                        "memory|malloc-stats",
                                        "memory|purge",
-                                       "memory|stats",
-                                       "module|load",
-                                       "module|loadex",
-                                       "module|unload"};
+                                       "memory|stats"};
     for (size_t i = 0; i < sizeof(gone) / sizeof(gone[0]); i++)
         if (slice_is(name, gone[i]))
             return true;

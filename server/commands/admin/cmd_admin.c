@@ -13,9 +13,12 @@
 #include "host.h"
 #include "log.h"
 #include "persistence.h"
+#include "registry_key.h"
 #include "saver.h"
 #include "server.h"
 #include "slowlog.h"
+
+#define LEN(array) (sizeof(array) / sizeof((array)[0]))
 
 /* ---- replication ---- */
 
@@ -33,6 +36,14 @@ void cmd_replicaof(struct command_ctx *ctx)
         reply_status(ctx->reply, "OK"); /* there is no replication to end */
     else
         reply_error(ctx->reply, "ERR this server has no replication and cannot be a replica");
+}
+
+void cmd_failover(struct command_ctx *ctx)
+{
+    if (command_argc(ctx) == 2 && slice_is(command_arg(ctx, 1), "ABORT"))
+        reply_error(ctx->reply, "ERR No failover in progress.");
+    else
+        reply_error(ctx->reply, "ERR FAILOVER requires connected replicas.");
 }
 
 /* Reads the timeout of WAIT and WAITAOF. False after an error reply. */
@@ -92,6 +103,14 @@ void cmd_waitaof(struct command_ctx *ctx)
     }
 }
 
+/* ---- modules ---- */
+
+void cmd_module_refused(struct command_ctx *ctx)
+{
+    reply_error(ctx->reply,
+                "ERR MODULE command not allowed: bf is built in, and nothing else can be loaded or unloaded");
+}
+
 /* ---- DEBUG ---- */
 
 const char *debug_refusal(const struct server *server, const struct session *session)
@@ -122,18 +141,135 @@ static void debug_sleep(struct command_ctx *ctx)
         command_sleep(ctx, (int64_t)ceil(seconds * 1000), "+OK\r\n", true);
 }
 
+static void debug_object(struct command_ctx *ctx)
+{
+    char space[REGISTRY_MAX_NAME + 2 * DATABASE_PREFIX];
+    struct slice name = command_arg(ctx, 2);
+    struct entry *entry = NULL;
+
+    if (name.len <= REGISTRY_MAX_NAME)
+        entry = registry_lookup(ctx->server->registry, key_write(space, ctx->database, name));
+    if (entry == NULL) {
+        reply_error(ctx->reply, "ERR no such key");
+        return;
+    }
+    const struct bloom_filter *filter = entry_shape(entry);
+    char text[160];
+    snprintf(text, sizeof(text),
+             "Value at:0x%llx refcount:1 encoding:raw serializedlength:%llu lru:%u lru_seconds_idle:%lld",
+             (unsigned long long)entry->id, filter == NULL ? 0 : (unsigned long long)bloom_filter_memory(filter),
+             (unsigned)atomic_load_explicit(&entry->used, memory_order_relaxed),
+             (long long)(entry_idle_ms(entry, clock_ms()) / 1000));
+    reply_status(ctx->reply, text);
+}
+
+static void debug_text(struct command_ctx *ctx, bool error)
+{
+    struct slice given = command_arg(ctx, 2);
+    char text[513];
+    size_t len = given.len < sizeof(text) - 1 ? given.len : sizeof(text) - 1;
+
+    for (size_t i = 0; i < len; i++) /* a client must not forge a line of the log or a reply */
+        text[i] = (unsigned char)given.ptr[i] < ' ' || given.ptr[i] == 0x7f ? ' ' : given.ptr[i];
+    text[len] = '\0';
+    if (error) {
+        reply_error(ctx->reply, text);
+        return;
+    }
+    log_warning(&ctx->server->log, "DEBUG LOG: %s", text);
+    reply_status(ctx->reply, "OK");
+}
+
+static void reply_raw(struct reply *reply, const char *resp2, const char *resp3)
+{
+    const char *text = reply->version == 3 ? resp3 : resp2;
+
+    buf_append(reply->buf, text, strlen(text));
+}
+
+/* A reply of each type that the protocol has, for tests of clients' parsers. */
+static void debug_protocol(struct command_ctx *ctx)
+{
+    struct slice type = command_arg(ctx, 2);
+    struct reply *reply = ctx->reply;
+
+    if (slice_is(type, "string")) {
+        reply_bulk_str(reply, "Hello World");
+    } else if (slice_is(type, "integer")) {
+        reply_integer(reply, 12345);
+    } else if (slice_is(type, "double")) {
+        reply_double(reply, 3.141);
+    } else if (slice_is(type, "null")) {
+        reply_null(reply);
+    } else if (slice_is(type, "array") || slice_is(type, "set")) {
+        if (slice_is(type, "set"))
+            reply_set(reply, 3);
+        else
+            reply_array(reply, 3);
+        for (int i = 0; i < 3; i++)
+            reply_integer(reply, i);
+    } else if (slice_is(type, "map")) {
+        reply_map(reply, 3);
+        for (int i = 0; i < 3; i++) {
+            reply_integer(reply, i);
+            reply_bool(reply, i == 1);
+        }
+    } else if (slice_is(type, "bignum")) {
+        reply_raw(reply, "$37\r\n1234567999999999999999999999999999999\r\n",
+                  "(1234567999999999999999999999999999999\r\n");
+    } else if (slice_is(type, "attrib")) {
+        reply_raw(reply, "$39\r\nSome real reply following the attribute\r\n",
+                  "|1\r\n$14\r\nkey-popularity\r\n*2\r\n$7\r\nkey:123\r\n:90\r\n"
+                  "$39\r\nSome real reply following the attribute\r\n");
+    } else if (slice_is(type, "push")) {
+        reply_raw(reply, "-ERR RESP2 is not supported by this command\r\n",
+                  ">2\r\n$16\r\nserver-cpu-usage\r\n:42\r\n$40\r\nSome real reply following the push reply\r\n");
+    } else if (slice_is(type, "verbatim")) {
+        reply_verbatim(reply, "txt", "This is a verbatim\nstring", strlen("This is a verbatim\nstring"));
+    } else if (slice_is(type, "true") || slice_is(type, "false")) {
+        reply_bool(reply, slice_is(type, "true"));
+    } else {
+        reply_error(reply, "ERR Wrong protocol type name. Please use one of the following: "
+                           "string|integer|double|bignum|null|array|set|map|attrib|push|verbatim|true|false");
+    }
+}
+
+static void debug_help(struct command_ctx *ctx)
+{
+    static const char *const lines[] = {
+        "ERROR <text>",
+        "    Reply with the text as an error.",
+        "LOG <text>",
+        "    Write the text to the server's log.",
+        "OBJECT <key>",
+        "    Describe a filter in the format of Redis's reply.",
+        "PROTOCOL <type>",
+        "    Reply with a value of the type: string, integer, double, bignum, null, array, set, map, attrib, push,",
+        "    verbatim, true, false.",
+        "SLEEP <seconds>",
+        "    Let this connection wait.",
+    };
+
+    reply_help(ctx, lines, LEN(lines));
+}
+
 void cmd_debug(struct command_ctx *ctx)
 {
     struct slice what = command_arg(ctx, 1);
+    size_t argc = command_argc(ctx);
 
-    if (command_argc(ctx) == 3 && slice_is(what, "SLEEP")) {
+    if (argc == 2 && slice_is(what, "HELP"))
+        debug_help(ctx);
+    else if (argc == 3 && slice_is(what, "SLEEP"))
         debug_sleep(ctx);
-    } else if (command_argc(ctx) == 2 && slice_is(what, "HELP")) {
-        reply_array(ctx->reply, 1);
-        reply_status(ctx->reply, "DEBUG SLEEP <seconds>: lets this connection wait.");
-    } else {
+    else if (argc == 3 && slice_is(what, "OBJECT"))
+        debug_object(ctx);
+    else if (argc == 3 && (slice_is(what, "ERROR") || slice_is(what, "LOG")))
+        debug_text(ctx, slice_is(what, "ERROR"));
+    else if (argc == 3 && slice_is(what, "PROTOCOL"))
+        debug_protocol(ctx);
+    else
         reply_wrong_subcommand(ctx);
-    }
 }
 
 /* ---- saves, SHUTDOWN, TIME ---- */

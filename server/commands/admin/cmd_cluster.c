@@ -162,6 +162,13 @@ void cmd_cluster_myid(struct command_ctx *ctx)
         reply_bulk_str(ctx->reply, ctx->server->process.run_id);
 }
 
+/* To other nodes. */
+void cmd_cluster_links(struct command_ctx *ctx)
+{
+    if (has_cluster(ctx))
+        reply_array(ctx->reply, 0);
+}
+
 void cmd_cluster_replicas(struct command_ctx *ctx)
 {
     struct slice id = command_arg(ctx, 2);

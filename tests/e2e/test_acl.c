@@ -121,6 +121,9 @@ Test(acl, wrong_users_stop_the_start)
     cr_expect_eq(daemon_run(rule, NULL, &output), DAEMON_MISCONFIGURED);
     cr_expect_not_null(strstr(output, "user 'bob': Error in applying operation '<': The password"), "%s", output);
     cr_expect_null(strstr(output, "hidden"), "%s", output);
+    const char *quoted[] = {"--port", "0", "--unixsocket", "x", "--dir", data, "--user", "bob on >hidden", NULL};
+    cr_expect_eq(daemon_run(quoted, NULL, &output), DAEMON_MISCONFIGURED);
+    cr_expect(strstr(output, "user: a name has no spaces") && !strstr(output, "hidden"), "%s", output);
     unlink(path);
     rmdir(data);
     rmdir(dir);

@@ -197,7 +197,7 @@ static void read_setting(struct reading *in, struct slice text)
         in->no_memory |= status == -ENOMEM;
         buf_appendf(in->errors, "user: unbalanced quotes. ");
     } else if (line.nwords > 0 && !acl_name_is_good(line.words[0])) {
-        buf_appendf(in->errors, "%s: a name has no spaces and no NUL. ", in->place);
+        buf_appendf(in->errors, "user: a name has no spaces and no NUL: quote words, not the line. "); /* passwords */
     } else if (line.nwords > 0) {
         add_user(in, line.words[0], line.words + 1, line.nwords - 1);
     }

@@ -154,6 +154,7 @@ static bool has_gone(struct slice name)
                                        "cluster|countkeysinslot",
                                        "cluster|getkeysinslot",
                                        "latency|doctor",
+                                       "latency|graph",
                                        "latency|history",
                                        "latency|reset",
                                        "memory|doctor",

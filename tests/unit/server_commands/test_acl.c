@@ -556,7 +556,7 @@ Test(acl, rules_for_commands_that_have_gone_have_no_effect)
     cr_assert_eq(config_init(&config), 0);
     buf_init(&errors, SIZE_MAX);
     cr_assert_eq(acl_text_read("f",
-                               slice_of("user bob on nopass ~* -@all +MIGRATE +latency|doctor -memory|purge +bf.add\n"),
+                               slice_of("user bob on nopass ~* -@all +MIGRATE +latency|graph -memory|purge +bf.add\n"),
                                &config, &list, &errors),
                  CONFIG_OK, "%s", buf_head(&errors));
     cr_assert_eq(list.n, 2);

@@ -4,6 +4,8 @@
 #include <string.h>
 
 #include "acl_user.h"
+#include "bf.h"
+#include "bloom_keyring.h"
 #include "command.h"
 #include "database.h"
 #include "handlers.h"
@@ -342,6 +344,30 @@ static void run_queue(struct command_ctx *ctx, struct transaction *tx)
     atomic_store_explicit(&session->meters.command, "exec", memory_order_relaxed);
 }
 
+/* Whether the command has the option KEYED. */
+static bool takes_key(const struct command *command)
+{
+    return command->handler == cmd_bf_reserve || command->handler == cmd_bf_insert ||
+           command->handler == cmd_cf_reserve || command->handler == cmd_cf_insert ||
+           command->handler == cmd_cf_insertnx;
+}
+
+/* The first KEYED filter needs a key, which is made before any of the commands runs. */
+static bool needs_first_key(const struct server *server, const struct transaction *tx)
+{
+    if (bloom_keyring_first(server->pool))
+        return false;
+    for (size_t i = 0; i < tx->ncommands; i++) {
+        const struct resp_command cmd = command_of(tx, &tx->commands[i]);
+        if (!takes_key(tx->commands[i].command))
+            continue;
+        for (unsigned word = 2; word < cmd.argc && !slice_is(resp_arg(&cmd, word), "ITEMS"); word++)
+            if (slice_is(resp_arg(&cmd, word), "KEYED"))
+                return true;
+    }
+    return false;
+}
+
 /* A single command is isolated anyway; several, or watched names, need all other workers to stand still. */
 static bool needs_exclusive(const struct transaction *tx)
 {
@@ -364,6 +390,10 @@ void cmd_exec(struct command_ctx *ctx)
         reply_error(ctx->reply, "EXECABORT Transaction discarded because of previous errors.");
     } else if (touched(ctx->server, tx)) {
         reply_null_array(ctx->reply);
+    } else if (!alone && needs_first_key(ctx->server, tx)) {
+        bf_wait_for_first_key(ctx);
+        if (ctx->later)
+            return;
     } else if (needs_exclusive(tx) && !alone) {
         command_wait_to_be_alone(ctx);
         return;

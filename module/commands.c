@@ -140,8 +140,7 @@ static bool register_row(struct engine_ctx *ctx, const char *prefix, const struc
 {
     char name[64], text[64];
     snprintf(name, sizeof(name), "%s%s", prefix, row->name + 2);
-    /* A first chunk over maxmemory is refused by its handler. With the flag the engine would refuse it to migrations.
-     */
+    /* The handler refuses a first chunk over maxmemory. By the flag the engine would refuse it to migrations. */
     bool by_itself = row->handler == cmd_bf_loadchunk || row->handler == cmd_cf_loadchunk;
     snprintf(text, sizeof(text), "%s%s%s", row->flags & CMD_WRITE ? "write" : "readonly",
              row->flags & CMD_DENYOOM && !by_itself ? " deny-oom" : "", row->flags & CMD_FAST ? " fast" : "");

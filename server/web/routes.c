@@ -85,7 +85,7 @@ static void answer_api(struct web_request *request)
     answer_as(request, JSON);
 }
 
-/* What a command replies, as it is: any bytes. */
+/* The bytes of a command's reply. */
 static void answer_command(struct web_request *request)
 {
     answer_as(request, "application/octet-stream");

@@ -54,22 +54,11 @@ static bool expiry_heap_reserve(struct expiry_heap *heap)
     return true;
 }
 
-/* Puts the node at i or above, where it belongs. */
-static void sift_up(struct expiry_heap *heap, size_t i, struct expiry_node node)
+/* Puts the node at i, or above or below, where it belongs. */
+static void place_node(struct expiry_heap *heap, size_t i, struct expiry_node node)
 {
-    while (i > 0) {
-        size_t parent = (i - 1) / 4;
-        if (node_at(heap, parent)->expires_ms <= node.expires_ms)
-            break;
-        set_node(heap, i, *node_at(heap, parent));
-        i = parent;
-    }
-    set_node(heap, i, node);
-}
-
-/* Puts the node at i or below, where it belongs. */
-static void sift_down(struct expiry_heap *heap, size_t i, struct expiry_node node)
-{
+    for (; i > 0 && node_at(heap, (i - 1) / 4)->expires_ms > node.expires_ms; i = (i - 1) / 4)
+        set_node(heap, i, *node_at(heap, (i - 1) / 4));
     for (;;) {
         size_t child = 4 * i + 1, least = child;
         if (child >= heap->count)
@@ -83,14 +72,6 @@ static void sift_down(struct expiry_heap *heap, size_t i, struct expiry_node nod
         i = least;
     }
     set_node(heap, i, node);
-}
-
-static void place_node(struct expiry_heap *heap, size_t i, struct expiry_node node)
-{
-    if (i > 0 && node_at(heap, (i - 1) / 4)->expires_ms > node.expires_ms)
-        sift_up(heap, i, node);
-    else
-        sift_down(heap, i, node);
 }
 
 void expiry_heap_put(struct expiry_heap *heap, struct entry *alias, int64_t expires_ms)

@@ -3,7 +3,6 @@
 #include "sstables.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -64,17 +63,6 @@ static void *watch(void *arg)
 
 /* ---- life ---- */
 
-/* Signals are for the main thread. */
-static int start_thread(struct sstables *s)
-{
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_BLOCK, &all, &before);
-    int status = -pthread_create(&s->watcher.thread, NULL, watch, s);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return status;
-}
-
 int sstables_create(struct sstables **sstables_out, const char *dirs, const struct registry *own,
                     struct reclaimer *reclaimer, struct log *log, struct errbuf *err)
 {
@@ -106,7 +94,7 @@ out:
 
 int sstables_start(struct sstables *s)
 {
-    int status = s ? start_thread(s) : 0;
+    int status = s ? -pthread_create(&s->watcher.thread, NULL, watch, s) : 0;
     if (s)
         s->watcher.started = status == 0;
     return status;

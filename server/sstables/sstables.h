@@ -85,6 +85,10 @@ bool sstables_is_scanning(const struct sstables *sstables);
 bool sstables_may_miss(struct sstables *sstables, struct errbuf *why);
 bool sstables_could_name(struct slice name); /* false: no SSTable's filter has such a name, which has a slash */
 
+/* Whether SSTables have this name with their paths behind it, so that none has it alone. For a name that was not found:
+ * one may have it by now. */
+bool sstables_share_name(struct sstables *sstables, struct slice name);
+
 /* The path of the filter's file, malloc'ed; NULL if there is none (or no memory). */
 char *sstables_path(struct sstables *sstables, struct slice name);
 

@@ -152,10 +152,39 @@ static bool insert(struct sstables *s, struct sstable *file)
     return false;
 }
 
-/* A record under this name, malloc'ed, which it takes. NULL without memory, for it or for the name. */
+/* The file has come, or has changed. */
+static void restamp(struct sstables *s, struct sstable *file, const struct sstable_stamp *stamp)
+{
+    struct sstable_stamp before = file->stamp;
+    uint64_t id = file->id;
+    file->stamp = *stamp;
+    publish(s, file);
+    if (file->id == id)
+        file->stamp = before; /* without memory: it will be seen to have changed again */
+}
+
+static void is_back(struct sstables *s, struct sstable *file)
+{
+    file->missing_ms = 0;
+    file->retiring = false;
+    s->missing--;
+    s->rounds.changed = true;
+}
+
+/* A record under this name, malloc'ed, which it takes. If the same file had this name before and its record is not
+ * forgotten yet, that record: forgetting it would take the name away. NULL without memory, for it or for the name. */
 static struct sstable *add_record(struct sstables *s, struct watched_dir *dir, const char *path, char *name,
                                   size_t base_len, const struct sstable_stamp *stamp)
 {
+    struct sstable *former = name ? sstables_by_name(s, slice_of(name)) : NULL;
+    if (former && former->replaced && strcmp(former->path, path) == 0) {
+        free(name);
+        former->replaced = false;
+        former->seen = s->numbers.scans;
+        is_back(s, former);
+        restamp(s, former, stamp);
+        return former;
+    }
     struct sstable *file = calloc(1, sizeof(*file));
     if (!file || !name || !(file->path = strdup(path))) {
         free(name);
@@ -228,8 +257,15 @@ static void settle_names(struct sstables *s, const struct sstable *any)
     }
 }
 
-/* Gives the lock meanwhile: records are made and forgotten by this thread alone. */
-static bool is_gone(struct sstables *s, const char *path)
+bool sstables_share_name(struct sstables *s, struct slice name)
+{
+    lock_take(&s->lock);
+    bool shared = first_of_base(s, name.ptr, name.len, false) != NULL;
+    lock_give(&s->lock);
+    return shared;
+}
+
+bool sstables_is_gone(struct sstables *s, const char *path)
 {
     lock_give(&s->lock);
     bool missing = access(path, F_OK) != 0 && errno == ENOENT;
@@ -243,7 +279,7 @@ static void add_file(struct sstables *s, struct watched_dir *dir, const char *pa
 {
     size_t len = strlen(base);
     struct sstable *holder = sstables_by_name(s, (struct slice){base, len});
-    if (holder && !holder->missing_ms && !has_no_filter(holder) && is_gone(s, holder->path))
+    if (holder && !holder->missing_ms && !has_no_filter(holder) && sstables_is_gone(s, holder->path))
         sstables_miss(s, holder); /* it was moved to where the new file is */
     if (!holder && !first_of_base(s, base, len, true)) {
         add_record(s, dir, path, base, len, stamp);
@@ -262,10 +298,7 @@ void sstables_keep(struct sstables *s, struct sstable *file)
     file->seen = s->numbers.scans;
     if (!file->missing_ms)
         return;
-    file->missing_ms = 0;
-    file->retiring = false;
-    s->missing--;
-    s->rounds.changed = true;
+    is_back(s, file);
     settle_names(s, file);
 }
 
@@ -280,14 +313,8 @@ void sstables_meet(struct sstables *s, struct watched_dir *dir, const char *path
         s->rounds.failed |= !base;
         return;
     }
-    if (memcmp(&file->stamp, stamp, sizeof(*stamp)) != 0 || (file->state == SSTABLE_BROKEN && file->retry)) {
-        struct sstable_stamp before = file->stamp;
-        uint64_t id = file->id;
-        file->stamp = *stamp;
-        publish(s, file);
-        if (file->id == id)
-            file->stamp = before; /* without memory: it will be seen to have changed again */
-    }
+    if (memcmp(&file->stamp, stamp, sizeof(*stamp)) != 0 || (file->state == SSTABLE_BROKEN && file->retry))
+        restamp(s, file, stamp);
     sstables_keep(s, file);
 }
 

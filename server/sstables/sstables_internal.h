@@ -129,6 +129,9 @@ struct sstable *sstables_by_name(struct sstables *s, struct slice name); /* unde
 
 struct sstable *sstables_by_path(const struct sstables *s, const char *path);
 
+/* Gives the lock meanwhile: records are made and forgotten by the thread of the rounds alone. */
+bool sstables_is_gone(struct sstables *s, const char *path);
+
 /* Makes the file's filter a placeholder with this reason, atomically. */
 void sstables_set_placeholder(struct sstables *s, struct sstable *file, enum sstable_state state, const char *reason);
 

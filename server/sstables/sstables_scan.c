@@ -411,20 +411,12 @@ bool sstables_have_changed(struct sstables *s)
     return changed;
 }
 
-static bool is_there(struct sstables *s, const char *path)
-{
-    lock_give(&s->lock);
-    bool there = access(path, F_OK) == 0 || errno != ENOENT;
-    lock_take(&s->lock);
-    return there;
-}
-
 /* Forgets missing directories once all of their files are forgotten. */
 static void sweep_dirs(struct sstables *s)
 {
     for (struct watched_dir *dir = s->first_dir, *next; dir; dir = next) {
         next = dir->next;
-        if (dir->seen == s->numbers.scans || (s->rounds.unreadable && is_there(s, dir->path)))
+        if (dir->seen == s->numbers.scans || (s->rounds.unreadable && !sstables_is_gone(s, dir->path)))
             continue;
         sweep(s, dir);
         if (!dir->files)

@@ -121,6 +121,9 @@ static void expect_two_nodes(void)
     expect_file(with_path("ks.t/1", "b/ks/t-" ID "/me-1-big"), "b/ks/t-" ID "/me-1-big-Filter.db");
     expect_find("[\"asked\",:2,\"found\",[:2],\"unknown\",[]]", "BF.FIND COUNT ks.t/* ITEMS k");
     expect_find("[\"asked\",:0,\"found\",[[]],\"unknown\",[\"ks.t/1\",\"not found\"]]", "BF.FIND ks.t/1 ITEMS k");
+    expect_has(client, "ERR several SSTables have this name", "BF.EXISTS ks.t/1 k");
+    expect_has(client, "ERR several SSTables have this name", "BF.MEXISTS ks.t/1 k l");
+    expect(client, ":0", "BF.EXISTS ks.t/2 k");
 }
 
 /* The same table of two nodes, with files that arrive in any order, before the start or after it: a name leads to

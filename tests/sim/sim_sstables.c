@@ -226,35 +226,24 @@ static void begin_job(void)
 /* In place, the last file gets its name at the end; or all files are moved in. False: it is complete. */
 static bool write_next(struct job *job)
 {
+    static const struct {
+        const char *component;
+        unsigned part;
+    } steps[] = {{"Data.db", 0}, {"Filter.db", 0}, {"Filter.db", 1}, {"TOC.txt.tmp", 0}};
     struct sstable *output = job->output;
     if (job->moves && job->at == 0)
         for (unsigned i = 0; i < 3; i++) {
             (void)unlink(components[i]);
             write_part(output, components[i], 0, true);
         }
-    if (job->at < 4)
-        switch (job->at++) {
-        case 0:
-            if (!job->moves)
-                write_part(output, "Data.db", 0, false);
-            else
-                move(output, NULL, "Data.db");
-            return true;
-        case 1:
-            if (!job->moves)
-                write_part(output, "Filter.db", 0, false);
-            return true;
-        case 2:
-            if (!job->moves)
-                write_part(output, "Filter.db", 1, false);
-            else
-                move(output, NULL, "Filter.db");
-            return true;
-        default:
-            if (!job->moves)
-                write_part(output, "TOC.txt.tmp", 0, false);
-            return true;
-        }
+    if (job->at < 4) {
+        unsigned at = job->at++;
+        if (!job->moves)
+            write_part(output, steps[at].component, steps[at].part, false);
+        else if (at % 2 == 0)
+            move(output, NULL, steps[at].component);
+        return true;
+    }
     if (job->at == 4 && !job->aborts) {
         complete(output);
         move(output, job->moves ? NULL : "TOC.txt.tmp", "TOC.txt");
@@ -344,7 +333,7 @@ static void ask_find(bool all)
     send_words(3 + question->n, words);
 }
 
-/* Of one SSTable whose name no other can have. */
+/* Of one SSTable. */
 static void ask_exists(void)
 {
     const struct sstable *one = &it.all[below(it.n)];
@@ -352,7 +341,7 @@ static void ask_exists(void)
     unsigned key = (unsigned)below(KEYS);
     while (one->keys && below(8) && !(one->keys & bit(key)))
         key = (key + 1) % KEYS;
-    if (it.same_names || !must_be_named(one, schedule_now_ns()))
+    if (!must_be_named(one, schedule_now_ns()))
         return;
     it.question = (struct question){true, .one = one, .n = 1, .keys = {key}};
     snprintf(name, sizeof(name), "ks.t/%u", one->generation);
@@ -456,14 +445,20 @@ static void check_key(const struct question *question, const struct lists *answe
     check_found(found, key);
 }
 
+/* Another SSTable may have had the name, and may answer for it until it is forgotten. */
 static void check_exists(const struct question *question, const struct resp_reply *reply)
 {
     const struct sstable *one = question->one;
-    bool has = one->keys & bit(question->keys[0]);
-    if (reply->nodes[0].kind == RESP_REPLY_INTEGER && one->live &&
-        reply->nodes[0].number != (has && one->kind == WHOLE))
-        fail(has ? "lacks its key" : "has a key that it never had", one, question->keys[0]);
-    if (reply->nodes[0].kind != RESP_REPLY_INTEGER && reply->nodes[0].kind != RESP_REPLY_ERROR)
+    bool all = true, any = false;
+    for (unsigned i = 0; i < it.n; i++) {
+        bool has = it.all[i].kind == WHOLE && (it.all[i].keys & bit(question->keys[0]));
+        all &= has || it.all[i].generation != one->generation;
+        any |= has && it.all[i].generation == one->generation;
+    }
+    bool number = reply->nodes[0].kind == RESP_REPLY_INTEGER;
+    if (number && one->live && (reply->nodes[0].number ? !any : all))
+        fail(all ? "lacks its key" : "has a key that it never had", one, question->keys[0]);
+    if (!number && reply->nodes[0].kind != RESP_REPLY_ERROR)
         fail("a strange answer", one, question->keys[0]);
 }
 

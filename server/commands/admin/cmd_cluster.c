@@ -97,12 +97,10 @@ void cmd_cluster_slots(struct command_ctx *ctx)
     reply_integer(reply, endpoint.port);
     reply_bulk_str(reply, ctx->server->process.run_id);
     reply_map(reply, (size_t)ip + hostname); /* the other forms of its address */
-    if (ip) {
+    if (ip)
         reply_pair(reply, "ip", endpoint.ip);
-    }
-    if (hostname) {
+    if (hostname)
         reply_pair(reply, "hostname", endpoint.hostname);
-    }
 }
 
 void cmd_cluster_shards(struct command_ctx *ctx)

@@ -271,13 +271,18 @@ static void reply_missing_items(struct bf_call *call, size_t n, enum bf_missing 
 static void reply_missing(struct bf_call *call, size_t n, bool array)
 {
     enum bf_missing missing = when_missing(call);
+    struct sstables *sstables = sstables_could_name(call->name) ? call->server->sstables : NULL;
     struct errbuf missed;
     if (missing == BF_MISSING_ERROR) {
         reply_error(call->reply, BF_NOT_FOUND);
         return;
     }
-    if (sstables_could_name(call->name) && sstables_may_miss(call->server->sstables, &missed)) {
+    if (sstables_may_miss(sstables, &missed)) {
         reply_errorf(call->reply, "TRYAGAIN %s", missed.text);
+        return;
+    }
+    if (sstables && sstables_share_name(sstables, call->name)) {
+        reply_error(call->reply, "ERR several SSTables have this name: add '#' and a path, as in the names of BF.FIND");
         return;
     }
     if (array)

@@ -414,7 +414,7 @@ async function clients(params, asked) {
   const head = el('tr', {}, ...['client', 'user', 'database', 'library', 'last command', 'idle', 'memory', 'pending reply'].map((t) => el('th', {}, t)))
   const rows = most.map((c) => el('tr', {}, el('td', { class: 'name' }, c.addr, c.name ? el('span', { class: 'soft' }, ' ' + c.name) : null), el('td', {}, c.user), el('td', {}, c.db),
     el('td', {}, c['lib-name'] + ' ' + c['lib-ver']), el('td', {}, c.cmd === 'NULL' ? '' : c.cmd), el('td', {}, duration(c.idle * 1000)), el('td', {}, bytes(c['tot-mem'])), el('td', {}, bytes(c.omem))))
-  return [card(`Clients: ${number(facts.clients)}` + (rows.length < facts.clients ? `, the ${rows.length} with most memory` : ''), el('div', { class: 'scroll' }, el('table', { id: 'clients' }, el('thead', {}, head), el('tbody', {}, rows))))]
+  return [card(`Clients: ${number(facts.clients)}` + (rows.length < facts.clients ? `, the ${rows.length} with most memory` + (rows.length < all.length && all.length < facts.clients ? ` of the oldest ${number(all.length)}` : '') : ''), el('div', { class: 'scroll' }, el('table', { id: 'clients' }, el('thead', {}, head), el('tbody', {}, rows))))]
 }
 
 async function aclLog() {

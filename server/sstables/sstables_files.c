@@ -14,6 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "check.h"
 #include "clock.h"
 #include "sstables_internal.h"
 
@@ -138,6 +139,7 @@ static void file_free(struct sstable *file)
 
 static bool insert(struct sstables *s, struct sstable *file)
 {
+    VERIFY(!sstables_by_name(s, name_of(file))); /* forgetting one record would take the other's filter */
     file->by_path.hash = sstables_hash(file->path, strlen(file->path));
     file->by_name.hash = sstables_hash(file->name, strlen(file->name));
     file->by_base.hash = sstables_hash(file->name, file->base_len);

@@ -102,7 +102,7 @@ def test_atomic_migration_of_slots_under_adds_loses_nothing():
 
 
 def test_manual_failovers_under_adds_lose_nothing():
-    cluster = Cluster()
+    cluster = Cluster(timeout_ms=8000)  # the others vote every 16 s
     adders = Adders(cluster, keys_of(12))
     for _ in range(3):
         adders.wait_more(1000)
@@ -117,7 +117,7 @@ def test_manual_failovers_under_adds_lose_nothing():
 
 
 def test_kills_of_primaries_lose_nothing_that_a_replica_has_confirmed():
-    cluster = Cluster("--appendonly", "yes")
+    cluster = Cluster("--appendonly", "yes", timeout_ms=3000)
     adders = Adders(cluster, keys_of(12), confirmed=True)
     rng = random.Random(7)
     for _ in range(3):

@@ -23,8 +23,11 @@ def slot_of(key):
 
 
 class Cluster:
-    def __init__(self, *arguments, module=()):
-        self.nodes = [Engine("--cluster-enabled", "yes", "--cluster-node-timeout", "3000", "--cluster-replica-validity-factor",
+    """`timeout_ms`: a primary that does not answer for so long is replaced, also one that the machine has held up, and adds that no
+    replica has are lost."""
+
+    def __init__(self, *arguments, module=(), timeout_ms=20000):
+        self.nodes = [Engine("--cluster-enabled", "yes", "--cluster-node-timeout", timeout_ms, "--cluster-replica-validity-factor",
                              "0", "--repl-backlog-size", "16mb", *arguments, module=module) for _ in range(6)]
         self.ids = [node("CLUSTER", "MYID").decode() for node in self.nodes]
         for i, node in enumerate(self.nodes):  # as redis-cli does: they would find different ones by and by only

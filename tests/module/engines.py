@@ -232,14 +232,16 @@ def replica_of(primary, *arguments, module=(), clock_ahead_s=0):
 
 
 def in_sync(primary, *replicas):
-    """Waits until all replicas have everything that the primary has sent; then the digests of all."""
-    offset = int(primary.info("replication", "master_repl_offset"))
-    for replica in replicas:
-        wait_until(lambda: int(replica.info("replication", "slave_repl_offset")) >= offset, "the replica has caught up")
-    digest = primary.digest()
-    for replica in replicas:
-        assert replica.digest() == digest, "a replica differs from its primary"
-    return digest
+    """Waits until all replicas have everything that the primary has sent; then the digests of all, again where the primary has sent
+    more meanwhile: a key that has expired."""
+    while True:
+        offset = int(primary.info("replication", "master_repl_offset"))
+        for replica in replicas:
+            wait_until(lambda: int(replica.info("replication", "slave_repl_offset")) >= offset, "the replica has caught up")
+        digest = primary.digest()
+        if all([replica.digest() == digest for replica in replicas]):
+            return digest
+        assert int(primary.info("replication", "master_repl_offset")) != offset, "a replica differs from its primary"
 
 
 def items(prefix, n, start=0):

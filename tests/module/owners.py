@@ -141,7 +141,7 @@ def test_a_failover_leaves_one_winner_for_each_item():
             killed("REPLICAOF", "127.0.0.1", engines[0].port)
             wait_until(lambda: all(engine.info("replication", "master_link_status") == "up" for engine in engines[1:]), "all follow")
             address[0] = engines[0].port
-        wait_until(lambda: not any(worker.items for worker in workers), "all pages are claimed")
+        wait_until(lambda: not any(worker.items for worker in workers), "all pages are claimed", 300)
         fetched = sorted(item for worker in workers for item in worker.fetched)
         assert fetched == sorted(all_items), (len(fetched), len(set(fetched)), len(all_items))
         in_sync(*engines)

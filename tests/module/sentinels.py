@@ -55,7 +55,7 @@ def test_kills_of_the_primary_lose_nothing_that_both_replicas_have_confirmed():
     engines = [Engine("--appendonly", "yes")]
     engines += [replica_of(engines[0], "--appendonly", "yes") for _ in range(2)]
     settings = f"""sentinel monitor filters 127.0.0.1 {engines[0].port} 2
-sentinel down-after-milliseconds filters 1000
+sentinel down-after-milliseconds filters 4000
 sentinel failover-timeout filters 5000
 sentinel parallel-syncs filters 2
 """

@@ -231,7 +231,7 @@ def test_changes_are_noticed():
 
 
 def test_a_window_that_has_forgotten_all():
-    server.execute_command("BF.RESERVE", "brief", "0.01", "1000", "WINDOW", "3", "PARTS", "2")
+    server.execute_command("BF.RESERVE", "brief", "0.01", "1000", "WINDOW", "10", "PARTS", "2")
     server.execute_command("BF.ADD", "brief", "a")
     copy = bloomery.Copy(url("brief"))
     assert copy.refresh() and "a" in copy

@@ -243,6 +243,8 @@ def alike(words, there, here, queued=()):
         return True  # a size, and an idle time that may just have become a second more
     if command == "PUBSUB" and there[0] == b"*" and len(there[1]) < len(here[1]):
         return in_order((b"*", there[1] + [(b"$", b"")])) == in_order(here)  # patterns fit the empty name here
+    if command == "TTL" and there[0] == b":":
+        return min(there[1], here[1]) > 0 and abs(there[1] - here[1]) < NEAR / 1000
     if there[0] == b":":
         return min(there[1], here[1]) > TIME and abs(there[1] - here[1]) < NEAR
     if not isinstance(there[1], list) or not isinstance(here[1], list) or len(there[1]) != len(here[1]):

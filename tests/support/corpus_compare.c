@@ -28,6 +28,16 @@ bool corpus_same(const struct lines *recorded, const struct lines *got)
     return true;
 }
 
+bool corpus_is_later(const char *command, const struct lines *recorded, const struct lines *got)
+{
+    if (!corpus_behind(command, "TTL ") || recorded->count != 1 || got->count != 1)
+        return false;
+    const char *then = corpus_behind(recorded->items[0], "< :"), *now = corpus_behind(got->items[0], "< :");
+    long passed = then && now ? atol(then) - atol(now) : -1;
+
+    return passed >= 0 && passed < 60 && atol(now) > 0;
+}
+
 static bool differ_in_one_number(const struct lines *recorded, const struct lines *got)
 {
     size_t different = 0;

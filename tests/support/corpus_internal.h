@@ -11,6 +11,9 @@ const char *corpus_behind(const char *text, const char *prefix);
 /* Replies are lines with their marks. */
 bool corpus_same(const struct lines *recorded, const struct lines *got);
 
+/* Whether it is the reply of TTL within a minute after the recorded one: a busy machine asks later. */
+bool corpus_is_later(const char *command, const struct lines *recorded, const struct lines *got);
+
 /* Whether the row, which may be NULL, allows a difference. */
 bool corpus_is_meant(const struct compat_row *row, const struct lines *recorded, const struct lines *got);
 

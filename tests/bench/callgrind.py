@@ -7,10 +7,15 @@ import signal
 import socket
 import ssl
 import subprocess
+import sys
 import tempfile
 import time
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+from ports import free_ports
+
 PATIENCE_S = 120
+PORTS = free_ports(11900, 12000)
 
 
 class Refused(Exception):
@@ -59,9 +64,7 @@ class Client:
 
 
 def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    return next(PORTS)
 
 
 class Server:

@@ -1,9 +1,10 @@
 # What these tests have in common; sourced by them.
 
-# A port of 127.0.0.1 that nobody has, of those that no other test takes and that the kernel does not give to connections.
+# A port of 127.0.0.1 that nobody has, of those that no other test takes (tests/support/ports.py) and that the kernel does not give to
+# connections. Of these tests two that run at the same time begin at different ones.
 free_port() {
-    local port
-    while port=$((26000 + RANDOM % 4000)); (exec 3<>/dev/tcp/127.0.0.1/"$port") 2>/dev/null; do :; done
+    local port=$((1024 + $$ % 950))
+    while (exec 3<>/dev/tcp/127.0.0.1/"$port") 2>/dev/null; do port=$((port + 1)); done
     echo "$port"
 }
 

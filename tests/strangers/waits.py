@@ -3,7 +3,8 @@
 
 The daemon has one worker, which both clients share. The victim asks BF.EXISTS once a millisecond. A wait may be the machine's: so
 before and after it the time is read that the worker has *run* (/proc/PID/task/TID/schedstat). If the worker ran for longer than
-LIMIT_MS without an answer, that is its own fault, and the program fails with the command. It prints the longest of both.
+LIMIT_MS without an answer, that is its own fault, and the program fails with the command. It prints the longest of both. A victim
+that the machine has held up counts what the worker did meanwhile: so a fault is one that comes in each of PLAYS plays.
 """
 import glob
 import multiprocessing
@@ -13,6 +14,7 @@ import time
 
 from stranger import Connection, Daemon, Refused
 
+PLAYS = 3
 LIMIT_MS = 100  # docs promise turns of about a millisecond, and eight for a transaction; a build with checks takes longer
 ITEMS = [f"item {i}" for i in range(20000)]
 
@@ -101,8 +103,9 @@ def run(client, commands):
             assert "unknown" not in str(error) and "wrong number" not in str(error), (words[:3], error)
 
 
-def main():
-    faults = []
+def play():
+    """The titles of those for which the worker ran for too long."""
+    faults = set()
     with Daemon(sys.argv[1], "--threads", "1", "--save", "") as daemon:
         client = daemon.start()
         preparations(client)
@@ -117,10 +120,18 @@ def main():
             waited, worked = victim.waited.value, victim.worked.value
             print(f"{title}: waited {waited:.1f} ms, of which the worker ran {worked:.1f} ms", flush=True)
             if worked > LIMIT_MS:
-                faults.append(title)
+                faults.add(title)
         client.close()
         daemon.stop()
-        assert not faults, f"the worker ran for more than {LIMIT_MS} ms without an answer: {faults}"
+    return faults
+
+
+def main():
+    faults = play()
+    for _ in range(PLAYS - 1):
+        if faults:
+            faults &= play()
+    assert not faults, f"the worker ran for more than {LIMIT_MS} ms without an answer: {faults}"
 
 
 main()

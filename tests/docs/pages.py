@@ -43,6 +43,7 @@ PRINTED = re.compile(r"^\s*(?:print|console\.log|fmt\.Println)\(.*\);?\s+(?:#|//
 PROMPT = "127.0.0.1:6379> "
 RUN = {"console", "sh", "python", "js", "go"}
 PATIENCE_S = 60
+PATIENT = "socket_timeout=10&socket_connect_timeout=10"  # examples that do without the daemon after half a second
 LIBRARIES = {"redis": "redis-5/dist/index.js", "ioredis": "ioredis-5/built/index.js"}  # of tests/clients/node/package.json
 
 
@@ -161,7 +162,7 @@ class Page:
     def environment(self):
         env = dict(os.environ, PATH=self.bin + ":" + os.environ["PATH"], NO_COLOR="1", LC_ALL="C.UTF-8", HOME=self.directory,
                    PYTHONDONTWRITEBYTECODE="1", BLOOMERY_SOURCE=SOURCE, PKG_CONFIG_PATH=self.library, LD_LIBRARY_PATH=self.library,
-                   BLOOMERY_URL=f"redis://127.0.0.1:{self.ports['6379']}", NODE_PATH=NODE_LIBRARIES, CGO_ENABLED="0")
+                   BLOOMERY_URL=f"redis://127.0.0.1:{self.ports['6379']}?{PATIENT}", NODE_PATH=NODE_LIBRARIES, CGO_ENABLED="0")
         for service in self.services.values():
             env.update(service.environment())
         return env

@@ -192,16 +192,20 @@ static const char *const accepting[] = {"--aof-load-damaged", "yes", NULL};
 static void flip_a_bit_of_an_idle_log(const char *const *args, int adds, unsigned idle_seconds)
 {
     const char *output;
+    int status = 0;
 
-    discard();
-    daemon_start(&daemon_under_test, args);
-    segment = tmp_path(daemon_under_test.data, "log/00000001.log");
-    redisContext *client = client_open(daemon_under_test.port);
-    client_add_items(client, "f", 0, adds);
-    sleep(idle_seconds);
-    client_kill(client, &daemon_under_test);
-    file_flip_bit(segment.text, (log_end(segment.text) - 20) * 8 + 3);
-    cr_assert_eq(check_tool(&daemon_under_test, &output), 1, "%s", output);
+    for (int i = 0; i < 3 && status == 0; i++, idle_seconds *= 4) { /* a machine may stand still for some seconds */
+        discard();
+        daemon_start(&daemon_under_test, args);
+        segment = tmp_path(daemon_under_test.data, "log/00000001.log");
+        redisContext *client = client_open(daemon_under_test.port);
+        client_add_items(client, "f", 0, adds);
+        sleep(idle_seconds);
+        client_kill(client, &daemon_under_test);
+        file_flip_bit(segment.text, (log_end(segment.text) - 20) * 8 + 3);
+        status = check_tool(&daemon_under_test, &output);
+    }
+    cr_assert_eq(status, 1, "%s", output);
     cr_assert(strstr(output, "states that it was synced") && !strstr(output, "accepted") && !strstr(output, "is cut"),
               "%s", output);
     cr_assert(!daemon_try(&daemon_under_test, NULL), "it starts: %s", daemon_output(&daemon_under_test));

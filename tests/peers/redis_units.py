@@ -9,7 +9,8 @@ place of redis-server, and with redis_shim.tcl. LEFT_OUT has the units and the t
   because REASON
     the name of a test, or the first line of an error outside of tests
 
-Prints each failed test with its last lines, and the names in LEFT_OUT that no test has. Exits with 1 if there is one.
+Prints each failed test with its last lines, and the names in LEFT_OUT that no test has. A unit with one is run again by itself, at
+most twice: many tests take a tenth of a second for enough. Exits with 1 if there is one in each run.
 Variables: BLOOMERY_DAEMON, bloomeryd; BLOOMERY_PEERS_THREADS, its threads (1, because many of the tests take one command of
 a client as done before the next one of another client); BLOOMERY_PEERS_JOBS, units at a time (2).
 """
@@ -28,6 +29,7 @@ from ports import free_ports
 UNIT_S = 240  # no unit takes nearly as long
 QUIET_S = 60  # a test that says nothing for this time hangs
 LAST_LINES = 12
+TRIES = 3
 PORTS_OF_UNIT = 60
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 ENTRY = re.compile(r"^\[(ok|err|skip|ignore|exception|TIMEOUT)\]:? ?", re.M)
@@ -139,35 +141,48 @@ def prepare(folder):
     return environment
 
 
+def judge(result, reasons):
+    """Prints what there is to say. The number of faults."""
+    reasons = dict(reasons)
+    least = int(reasons.pop("at least", 0))
+    failures = [failure for failure in result.failed if failure[0] not in reasons]
+    unknown = set(reasons) - result.skipped - {name for name, _ in result.failed}
+    print(f"{result.unit}: {result.passed} passed, {len(reasons)} left out"
+          + (f", {len(failures)} FAILED" if failures else ""), flush=True)
+    for name, said in failures:
+        print(f"---- {result.unit}: {name}")
+        print("\n".join("    " + line[:2000] for line in said.splitlines()[-LAST_LINES:]))
+    for name in sorted(unknown):
+        print(f"---- {result.unit}: left out, but no such test: {name}")
+    if result.passed < least:
+        print(f"---- {result.unit}: {result.passed} passed; at least {least} must")
+    return len(failures) + len(unknown) + (result.passed < least)
+
+
 def main():
     if len(sys.argv) < 3:
         sys.exit(__doc__)
     source, lists = sys.argv[1], left_out(sys.argv[2])
     units = sys.argv[3:] or list(lists)
     jobs = int(os.environ.get("BLOOMERY_PEERS_JOBS", "2"))
-    failed, passed = 0, 0
+    faults, passed = {}, {}  # of a unit, in its last run
     with tempfile.TemporaryDirectory(prefix="bloomery-peers-") as folder, \
             concurrent.futures.ThreadPoolExecutor(jobs) as pool:
         environment = prepare(folder)
-        runs = [pool.submit(run_unit, source, unit, set(lists.get(unit, {})) - {"at least"}, 29000 + PORTS_OF_UNIT * place, environment)
-                for place, unit in enumerate(units)]
-        for run in concurrent.futures.as_completed(runs):
-            result = run.result()
-            reasons = lists.get(result.unit, {})
-            least = int(reasons.pop("at least", 0))
-            passed += result.passed
-            failures = [failure for failure in result.failed if failure[0] not in reasons]
-            unknown = set(reasons) - result.skipped - {name for name, _ in result.failed}
-            print(f"{result.unit}: {result.passed} passed, {len(reasons)} left out"
-                  + (f", {len(failures)} FAILED" if failures else ""), flush=True)
-            for name, said in failures:
-                print(f"---- {result.unit}: {name}")
-                print("\n".join("    " + line[:2000] for line in said.splitlines()[-LAST_LINES:]))
-            for name in sorted(unknown):
-                print(f"---- {result.unit}: left out, but no such test: {name}")
-            if result.passed < least:
-                print(f"---- {result.unit}: {result.passed} passed; at least {least} must")
-            failed += len(failures) + len(unknown) + (result.passed < least)
+
+        def run(unit):
+            return run_unit(source, unit, set(lists.get(unit, {})) - {"at least"}, 29000 + PORTS_OF_UNIT * units.index(unit), environment)
+
+        def take(result):
+            faults[result.unit], passed[result.unit] = judge(result, lists.get(result.unit, {})), result.passed
+
+        for done in concurrent.futures.as_completed([pool.submit(run, unit) for unit in units]):
+            take(done.result())
+        for _ in range(TRIES - 1):
+            for unit in [unit for unit in units if faults[unit]]:
+                print(f"{unit}, again by itself:")
+                take(run(unit))
+    passed, failed = sum(passed.values()), sum(faults.values())
     print(f"Redis's tests: {passed} passed, {failed} failed")
     return 1 if failed else 0
 

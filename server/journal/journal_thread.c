@@ -211,11 +211,16 @@ static void announce(struct journal *j)
     }
 }
 
-/* Under the lock: how far the writer is. */
+/* Under the lock: how far the writer is. Also before a rotation, which hides the segment before it. */
 static void take_info(struct journal *j)
 {
     log_writer_info(j->files.writer, &j->info);
     atomic_store_explicit(&j->state.unsynced, j->info.unsynced, memory_order_relaxed);
+    if (j->info.segment) {
+        j->extent.current = j->info.segment;
+        if (!j->extent.oldest)
+            j->extent.oldest = j->info.segment;
+    }
 }
 
 /* A thread that finds the round done also finds how far the log is on the disk. */
@@ -232,11 +237,6 @@ static void note_state(struct journal *j, int status, const struct errbuf *err)
     bool was = j->trouble.failed;
     lock_take(&j->lock);
     take_info(j);
-    if (j->info.segment) {
-        j->extent.current = j->info.segment;
-        if (!j->extent.oldest)
-            j->extent.oldest = j->info.segment;
-    }
     j->trouble.failed = status != 0;
     j->trouble.status = status;
     if (status)

@@ -208,6 +208,9 @@ Test(journal, what_could_not_be_noted_is_not_promised)
     note_without_memory(1);
     cr_assert(journal_refuses(journal));
     cr_assert(!journal_is_whole(journal));
+    struct errbuf reason;
+    journal_reason(journal, &reason);
+    cr_assert_str_eq(reason.text, "out of memory for a log record; the next save will contain the change");
     uint64_t ticket = journal_ticket(journal, 0, 1);
     note(3, false);
     for (int i = 0; i < 3; i++)
@@ -341,14 +344,25 @@ static uint64_t rotate(void)
     return segment;
 }
 
+static void expect_segment(uint64_t segment, bool is_there)
+{
+    struct errbuf err = {""};
+    cr_assert_eq(journal_look(journal, segment, &err), is_there ? 0 : -ENOENT, "%s", err.text);
+    cr_assert(is_there || strstr(err.text, "another program has removed it"), "%s", err.text);
+}
+
 /* Contents from elsewhere appear after a save has passed them. Adds since they were written are in segments from
  * before the save, and nowhere else until the next save. */
 Test(journal, a_save_keeps_what_was_published_behind_its_back)
 {
-    struct journal_keep early, late;
+    struct journal_keep first, early, late;
     journal_switch(journal, true);
-    rotate();
+    journal_keep_begin(journal, &first); /* there is no segment: all are kept */
+    uint64_t oldest = rotate() - 1;
     uint64_t before = rotate();
+    cr_assert_eq(journal_first_needed(journal, before), oldest);
+    journal_keep_end(journal, &first);
+    journal_save_begins(journal);
     journal_keep_begin(journal, &early);
     journal_save_begins(journal);
     uint64_t segment = rotate();
@@ -358,7 +372,17 @@ Test(journal, a_save_keeps_what_was_published_behind_its_back)
     journal_keep_end(journal, &early);
     journal_keep_end(journal, &late);
     cr_assert_eq(journal_first_needed(journal, segment), before);
+    journal_cut(journal, before);
+    expect_segment(before - 1, false);
+    expect_segment(before, true);
     journal_save_begins(journal); /* the next save finds it */
     segment = rotate();
     cr_assert_eq(journal_first_needed(journal, segment), segment);
+    journal_cut(journal, segment);
+    expect_segment(before, false);
+    expect_segment(segment, true);
+    expect_segment(0, true);
+    cr_assert_eq(unlink(tmp_path(dir, "log/%08d.log", (int)segment).text), 0);
+    expect_segment(segment, false);
+    expect_segment(0, false);
 }

@@ -406,10 +406,9 @@ static int make_parts(struct journal *j)
     j->files.dir = strdup(start->dir);
     TRY(j->files.dir ? log_pending_create(&j->files.pending, &pending) : -ENOMEM);
     controls_init(&j->changes.queue, j->files.pending, start->nrings, start->next_control);
-    int status = make_rings(j, start->nrings);
-    if (!status)
-        status = log_bytes_reserve(&j->changes.queue.record, CONTROL_SPARE);
-    return status ? status : log_writer_create(&options, &j->files.writer);
+    TRY(make_rings(j, start->nrings));
+    TRY(log_bytes_reserve(&j->changes.queue.record, CONTROL_SPARE));
+    return log_writer_create(&options, &j->files.writer);
 }
 
 static int make_thread(struct journal *j, struct errbuf *err)
@@ -445,7 +444,7 @@ int journal_create(struct journal **journal_out, const struct journal_start *sta
     int status = make_parts(j);
     if (status)
         errbuf_set(err, "%s", strerror(-status));
-    if (!status)
+    else
         status = make_thread(j, err);
     if (status) {
         journal_free(j);

@@ -24,7 +24,7 @@ int ring_get_chunks(struct journal_ring *ring, size_t n)
 {
     const size_t each = PENDING_CHUNK_WORDS / PENDING_MOST_WORDS;
     size_t room = (PENDING_CHUNK_WORDS - ring->tail_used) / PENDING_MOST_WORDS;
-    return n <= room ? 0 : log_pending_reserve(ring->pending, &ring->spare, (n - room + each - 1) / each);
+    return log_pending_reserve(ring->pending, &ring->spare, (n - room + each - 1) / each);
 }
 
 static void begin_chunk(struct journal_ring *ring)
@@ -177,12 +177,12 @@ static void begin_control_chunk(struct journal_controls *c)
 {
     struct pending_chunk *tail = c->end.chunk;
     struct pending_chunk *next = log_pending_begin(c->pending, &c->spare, c->stream, tail ? tail->number + 1 : 1);
-    if (tail)
+    if (tail) {
         atomic_store_explicit(&tail->next, next, memory_order_release);
-    else
+    } else {
         c->oldest = c->written.chunk = c->synced.chunk = next;
-    if (!tail)
         c->written.used = c->synced.used = 0;
+    }
     c->end.chunk = next;
     c->end.used = 0;
 }
@@ -225,7 +225,7 @@ const void *controls_next(struct ring_place *place, const struct ring_place *end
         place->chunk = atomic_load_explicit(&place->chunk->next, memory_order_acquire);
         place->used = 0;
     }
-    const void *bytes = place->chunk ? (const unsigned char *)place->chunk->words + place->used : NULL;
+    const void *bytes = (const unsigned char *)place->chunk->words + place->used;
     *len_out = (place->chunk == end->chunk ? end->used : CHUNK_ROOM) - place->used;
     place->used += (uint32_t)*len_out;
     return bytes;

@@ -63,7 +63,7 @@ struct journal_ring {
 int ring_create(struct journal_ring **ring_out, struct log_pending *pending, unsigned stream); /* 0 or -ENOMEM */
 void ring_destroy(struct journal_ring *ring);                                                  /* NULL is fine */
 
-int ring_get_chunks(struct journal_ring *ring, size_t n);                    /* internal */
+int ring_get_chunks(struct journal_ring *ring, size_t n);                    /* internal: without room for n */
 void ring_begin_run(struct journal_ring *ring, uint64_t id, unsigned layer); /* internal */
 
 /* Reserves room for n records. 0, -ENOMEM, or another -errno: the file cannot grow. */
@@ -155,7 +155,7 @@ static inline size_t controls_waiting(const struct journal_controls *controls)
     return (size_t)atomic_load(&controls->waiting);
 }
 
-/* The next bytes after the place and before the end, and moves the place after them; *len_out is 0 at the end. */
+/* The next bytes of records between the place and the end, and moves the place after them; *len_out: 0 at the end. */
 const void *controls_next(struct ring_place *place, const struct ring_place *end, size_t *len_out);
 
 void controls_written(struct journal_controls *controls, const struct ring_place *place);

@@ -85,8 +85,9 @@ static int look_for(struct journal *j, uint64_t segment, struct errbuf *err)
     if (segment == 0)
         return 0;
     log_file_name(segment, LOG_SEGMENT, name);
-    int status = path_format(&path, err, "%s/log/%s", j->files.dir, name);
-    if (status == 0 && (status = j->start.fs->stat(j->start.fs->ctx, path.text, &st)) != 0)
+    (void)path_format(&path, NULL, "%s/log/%s", j->files.dir, name); /* log_writer_create() has checked that it fits */
+    int status = j->start.fs->stat(j->start.fs->ctx, path.text, &st);
+    if (status)
         errbuf_set(err, "%s: %s; another program has removed it", path.text, strerror(-status));
     return status;
 }

@@ -85,8 +85,10 @@ static int write_frame(struct journal *j, const struct log_payload_head *head, s
     TRY(log_writer_begin(writer, head->control_bytes != 0, len, err));
     TRY(log_writer_put(writer, head, sizeof(*head), err));
     TRY(log_writer_put(writer, j->work.places, head->nplaces * sizeof(j->work.places[0]), err));
-    for (const void *bytes; n && (bytes = controls_next(&at, &j->work.controls_end, &n)) && n;)
+    while (n) {
+        const void *bytes = controls_next(&at, &j->work.controls_end, &n);
         TRY(log_writer_put(writer, bytes, n, err));
+    }
     for (unsigned i = 0; i < j->nslots; i++)
         if (j->work.ends[i].count != j->slots[i].ring->written.count)
             TRY(put_adds(j, i, err));

@@ -268,11 +268,8 @@ static void rotate(struct journal *j, int status, struct errbuf *err)
         log_pending_look(j->files.pending);
     note_state(j, status, err);
     lock_take(&j->lock);
-    j->rotation.wanted = false;
-    j->rotation.ended++;
-    j->rotation.status = status;
-    j->rotation.segment = segment;
-    j->rotation.written = j->info.written;
+    j->rotation = (struct journal_rotation){
+        .ended = j->rotation.ended + 1, .status = status, .segment = segment, .written = j->info.written};
     pthread_cond_broadcast(&j->changed);
     lock_give(&j->lock);
 }

@@ -140,12 +140,12 @@ DAEMON_TEST(daemon_under_test, log_daemon, a_log_is_cut_only_when_all_settings_s
 
 /* ---- waiting for the disk ---- */
 
-/* On a disk that takes 5 ms for a sync 50 clients share each one. */
+/* On a disk that takes 20 ms for a sync 50 clients share each one. */
 DAEMON_TEST(daemon_under_test, log_daemon, one_sync_serves_many_clients)
 {
     disk_attach();
     daemon_start(&daemon_under_test, always);
-    atomic_store(&disk->delay_ms, 5);
+    atomic_store(&disk->delay_ms, 20);
     struct writers *w = calloc(1, sizeof(*w));
     w->limit = 40;
     writers_start(w, PORT, 50, 1);

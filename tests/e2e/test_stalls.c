@@ -25,6 +25,8 @@
 #define BOUND_MS (DAEMON_SANITIZED ? 1500 : 120)
 #define LESS     (DAEMON_SANITIZED ? 10 : 1) /* this much less is sent, since all is slower */
 #define TRIES    5                           /* the first that reaches the goal ends the test */
+#define MOST_TRIES \
+    (5 * TRIES) /* above the bound: others' threads may keep one from its processor that this waits for */
 
 DAEMON_SUITE(the_daemon, stalls, "--threads", "1", "--enable-debug-command", "yes", "--client-subscriptions-limit",
              "256mb");
@@ -245,7 +247,7 @@ static double longest_ping(const struct text *text)
 static double least_of_tries(const struct text *text)
 {
     double least = longest_ping(text);
-    for (int i = 1; i < TRIES && least > GOAL_MS; i++) {
+    for (int i = 1; (i < TRIES && least > GOAL_MS) || (i < MOST_TRIES && least >= BOUND_MS); i++) {
         double again = longest_ping(text);
         least = again < least ? again : least;
     }

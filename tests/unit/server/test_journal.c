@@ -317,6 +317,7 @@ Test(journal, switched_on_it_needs_a_save_that_begins_later)
     cr_assert(!journal_refuses(journal), "it is no failure");
     wait_for(journal_ticket(journal, 0, 1));
     journal_switch(journal, false);
+    cr_assert_eq(journal_ticket(journal, 0, 1), 0, "nothing is recorded: nobody waits");
     note(9, false);
     begun = journal_save_begins(journal);
     cr_assert_eq(journal_saved_controls(journal), 2u);

@@ -370,7 +370,7 @@ Test(journal_faults, it_tries_again)
     record_held();
     arm(1, 1000);
     journal_release(journal);
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 3; i++) {
         cr_assert_eq(journal_sync(journal, &err), -EIO);
         journal_reason(journal, &reason);
         cr_assert(strstr(reason.text, "Input/output error"), "%s", reason.text);

@@ -121,7 +121,7 @@ int64_t registry_now_ms(const struct registry *r)
     return held != 0 && held < now ? held : now;
 }
 
-#define COARSE_MS 20 /* the coarse clock is less than this behind: a tick of the kernel has 10 at most */
+#define COARSE_MS 1000 /* the coarse clock is less than this behind: a tick has 10 at most, but may be late in a VM */
 
 void registry_hold_clock(struct registry *r)
 {

@@ -199,10 +199,10 @@ bool ending_try(struct main_loop *ml, const struct shutdown_request *request, st
     }
     struct journal *journal = server_journal(server);
     struct worker_gate gate;
-    /* While the main thread waits for the disk, a second signal has its default effect and ends the process at once.
-     * The data directory is safe then: it holds the previous save and the log. */
+    /* While the main thread waits for the disk, a second signal ends the process at once. The data directory is safe
+     * then: it holds the previous save and the log. */
     if (journal || wants_save(server, request))
-        main_loop_watch_ends(ml, false);
+        main_loop_watch_ends(false);
     bool save = wants_save(server, request);
     announce(ml, request, save);
     supervisor_pause(&ml->supervisor);
@@ -219,7 +219,7 @@ bool ending_try(struct main_loop *ml, const struct shutdown_request *request, st
         supervisor_stopping(&ml->supervisor);
     } else {
         supervisor_resume(&ml->supervisor);
-        main_loop_watch_ends(ml, true);
+        main_loop_watch_ends(true);
     }
     return ends;
 }

@@ -112,17 +112,23 @@ static void on_tick(uv_timer_t *timer)
 
 /* ---- the end ---- */
 
-static void on_signal(uv_signal_t *handle, int signum);
+/* The first signal counts for a while: wrappers and supervisors send it to the process and to its group. */
+static _Atomic(int64_t) first_until_ms;
 
-void main_loop_watch_ends(struct main_loop *ml, bool yes)
+static void end_at_once(int signum)
 {
-    if (yes) {
-        uv_signal_start(&ml->sigterm, on_signal, SIGTERM);
-        uv_signal_start(&ml->sigint, on_signal, SIGINT);
-    } else {
-        uv_signal_stop(&ml->sigterm);
-        uv_signal_stop(&ml->sigint);
-    }
+    if (clock_ms() < atomic_load(&first_until_ms))
+        return;
+    signal(signum, SIG_DFL);
+    raise(signum);
+}
+
+void main_loop_watch_ends(bool yes)
+{
+    static const struct sigaction at_once = {.sa_handler = end_at_once, .sa_flags = SA_RESTART};
+    static struct sigaction watched[2];
+    sigaction(SIGTERM, yes ? &watched[0] : &at_once, yes ? NULL : &watched[0]);
+    sigaction(SIGINT, yes ? &watched[1] : &at_once, yes ? NULL : &watched[1]);
 }
 
 static void mask_sighup(int how)
@@ -169,6 +175,7 @@ bool main_loop_is_loading(struct main_loop *ml)
 
 static void look_at_load(struct main_loop *ml)
 {
+    struct server *server = ml->server;
     lock_take(&ml->lock);
     bool over = ml->load.state == LOAD_IS_OVER;
     lock_give(&ml->lock);
@@ -179,7 +186,6 @@ static void look_at_load(struct main_loop *ml)
         main_loop_end(ml, END_AGREED);
         return;
     }
-    struct server *server = ml->server;
     char where[512];
     listen_names(ml, where, sizeof(where));
     log_notice(&server->log, "ready: listening on %s; %s, %s", where,
@@ -281,19 +287,10 @@ static void try_to_end(struct main_loop *ml)
     main_loop_end(ml, END_REFUSED);
 }
 
-static void begin_to_end(struct main_loop *ml)
-{
-    struct ending *end = &ml->end;
-    rcu_reader_online();
-    end->until_ms = clock_ms() + server_config(ml->server)->data.shutdown_timeout * 1000;
-    rcu_reader_offline();
-    end->request = (struct shutdown_request){.save = SHUTDOWN_SAVE_BY_RULES};
-    try_to_end(ml);
-}
-
 static void on_signal(uv_signal_t *handle, int signum)
 {
     struct main_loop *ml = handle->data;
+    struct ending *end = &ml->end;
     struct errbuf err = {""};
     if (signum == SIGHUP) {
         if (log_reopen(&ml->server->log, &err) != 0)
@@ -302,13 +299,19 @@ static void on_signal(uv_signal_t *handle, int signum)
         return;
     }
     log_notice(&ml->server->log, "%s received", signum == SIGTERM ? "SIGTERM" : "SIGINT");
+    if (clock_ms() < atomic_load(&first_until_ms))
+        return;
     main_loop_end(ml, END_SIGNAL);
-    if (ml->end.state == END_KILLED) {
-        main_loop_watch_ends(ml, false);
-        raise(signum);
-    } else if (ml->end.state == END_SIGNALLED) {
-        begin_to_end(ml);
-    }
+    if (end->state == END_KILLED)
+        end_at_once(signum);
+    if (end->state != END_SIGNALLED)
+        return;
+    atomic_store(&first_until_ms, clock_ms() + FIRST_SIGNAL_MS);
+    rcu_reader_online();
+    end->until_ms = clock_ms() + server_config(ml->server)->data.shutdown_timeout * 1000;
+    rcu_reader_offline();
+    end->request = (struct shutdown_request){.save = SHUTDOWN_SAVE_BY_RULES};
+    try_to_end(ml);
 }
 
 /* ---- the loop ---- */
@@ -333,7 +336,9 @@ int main_loop_init(struct main_loop *ml, struct server *server)
 
 void main_loop_watch_signals(struct main_loop *ml)
 {
-    main_loop_watch_ends(ml, true);
+    atomic_store(&first_until_ms, 0);
+    uv_signal_start(&ml->sigterm, on_signal, SIGTERM);
+    uv_signal_start(&ml->sigint, on_signal, SIGINT);
     uv_signal_start(&ml->sighup, on_signal, SIGHUP);
     mask_sighup(SIG_UNBLOCK);
 }

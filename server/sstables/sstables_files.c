@@ -25,11 +25,6 @@
  * none. */
 #define PATIENCE_MS 60000
 
-static struct slice name_of(const struct sstable *file)
-{
-    return slice_of(file->name);
-}
-
 /* ---- finding ---- */
 
 struct sstable *sstables_by_path(const struct sstables *s, const char *path)
@@ -100,7 +95,7 @@ static char *whole_name(const char *base, size_t len, const char *path)
 
 void sstables_set_placeholder(struct sstables *s, struct sstable *file, enum sstable_state state, const char *reason)
 {
-    if (registry_publish_quarantined(s->registry, name_of(file), reason, &file->id) == REGISTRY_OK) {
+    if (registry_publish_quarantined(s->registry, slice_of(file->name), reason, &file->id) == REGISTRY_OK) {
         file->state = state;
         file->retry = false;
     } else {
@@ -139,7 +134,7 @@ static void file_free(struct sstable *file)
 
 static bool insert(struct sstables *s, struct sstable *file)
 {
-    VERIFY(!sstables_by_name(s, name_of(file))); /* forgetting one record would take the other's filter */
+    VERIFY(!sstables_by_name(s, slice_of(file->name))); /* forgetting one record would take the other's filter */
     file->by_path.hash = sstables_hash(file->path, strlen(file->path));
     file->by_name.hash = sstables_hash(file->name, strlen(file->name));
     file->by_base.hash = sstables_hash(file->name, file->base_len);
@@ -223,7 +218,7 @@ void sstables_forget(struct sstables *s, struct sstable *file)
     hash_table_remove(&s->tables.by_path, &file->by_path);
     hash_table_remove(&s->tables.by_name, &file->by_name);
     hash_table_remove(&s->tables.by_base, &file->by_base);
-    (void)registry_delete(s->registry, name_of(file));
+    (void)registry_delete(s->registry, slice_of(file->name));
     s->numbers.filters--;
     s->missing -= file->missing_ms != 0;
     s->rounds.changed = true;

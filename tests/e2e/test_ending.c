@@ -117,11 +117,23 @@ Test(ending, a_second_signal_between_two_attempts_ends_it_at_once)
     redisFree(client);
     cr_assert_eq(kill(the_daemon.pid, SIGTERM), 0);
     daemon_wait_output(&the_daemon, "trying again for 3600 seconds");
-    cr_assert_eq(kill(the_daemon.pid, SIGTERM), 0);
-    wait_until(waitpid(the_daemon.pid, &status, WNOHANG) == the_daemon.pid);
+    wait_until(kill(the_daemon.pid, SIGTERM) == 0 && waitpid(the_daemon.pid, &status, WNOHANG) == the_daemon.pid);
     cr_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM, "status %x", (unsigned)status);
     the_daemon.pid = 0;
     expect_after_restart(10);
+}
+
+/* `timeout` and others send it to the process, and to its group. */
+Test(ending, two_signals_at_once_are_one)
+{
+    const char *const args[] = {WITHOUT_LOG, NULL};
+
+    begin(args);
+    redisFree(client);
+    cr_assert_eq(kill(the_daemon.pid, SIGTERM), 0);
+    cr_assert_eq(kill(the_daemon.pid, SIGINT), 0);
+    cr_assert_not(daemon_wait_loss(&the_daemon), "%s", daemon_output(&the_daemon));
+    expect_after_restart(20);
 }
 
 /* ---- with a log ---- */

@@ -208,8 +208,8 @@ static void end_on_a_disk_that_hangs(const char *const *args, const char *text)
     cr_assert_eq(kill(daemon_under_test.pid, SIGTERM), 0);
     daemon_wait_output(&daemon_under_test, text);
     cr_assert_eq(waitpid(daemon_under_test.pid, &status, WNOHANG), 0, "it has ended without waiting");
-    cr_assert_eq(kill(daemon_under_test.pid, SIGTERM), 0);
-    wait_until(waitpid(daemon_under_test.pid, &status, WNOHANG) == daemon_under_test.pid);
+    wait_until(kill(daemon_under_test.pid, SIGTERM) == 0 &&
+               waitpid(daemon_under_test.pid, &status, WNOHANG) == daemon_under_test.pid);
     cr_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM, "status %x", (unsigned)status);
     daemon_under_test.pid = 0;
     disk->delay_ms = 0;

@@ -85,7 +85,7 @@ static bool log_suffices(struct main_loop *ml, struct errbuf *err)
     else
         log_warning(&server->log,
                     "ending, although the log cannot be written: %s; the file of pending records has the missing "
-                    "changes, and the next start reads it: nothing is lost unless the machine fails before",
+                    "changes, and the next start reads it: nothing is lost if both machine and file stay",
                     err->text);
     return true;
 }

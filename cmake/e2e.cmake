@@ -37,7 +37,8 @@ function(bloomery_e2e_support)
   bloomery_target(e2e_support)
   add_dependencies(e2e_support bloomeryd bloomery_module disk_shim)
 
-  add_library(e2e_power STATIC ${support}/power.c ${support}/disk_trace.c ${support}/crash_fs.c ${support}/crash_names.c)
+  add_library(e2e_power STATIC ${support}/power.c ${support}/disk_trace.c ${support}/crash_fs.c ${support}/crash_names.c
+    ${support}/lateness.c)
   target_include_directories(e2e_power PUBLIC ${support} ${PROJECT_SOURCE_DIR}/persist/base ${PROJECT_SOURCE_DIR}/base)
   target_link_libraries(e2e_power PUBLIC e2e_support)
   bloomery_target(e2e_power)

@@ -5,52 +5,23 @@
  * BLOOMERY_MODEL_ROUNDS=<n> plays n rounds instead of the few that a run of all tests has time for,
  * BLOOMERY_MODEL_SEED=<n> plays one again. */
 #include <criterion/criterion.h>
-#include <fcntl.h>
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "client.h"
 #include "daemon.h"
 #include "environment.h"
+#include "lateness.h"
 #include "model.h"
 #include "power.h"
 
 #define ROUNDS     6
 #define MAX_STEPS  400  /* of a round */
-#define HORIZON_MS 2500 /* everysec: the permitted loss, and a margin; and what the machine was late, see below */
+#define HORIZON_MS 2500 /* everysec: the permitted loss, and a margin; and what the machine was late */
 
 static struct daemon daemon_under_test;
 static struct model model;
 static struct power power;
-
-/* ---- how late the machine is: a processor or a disk that stops for seconds makes a sync of the log late ---- */
-
-static atomic_bool watched;
-static _Atomic int64_t late_ms, beat_ms; /* at most, until the last beat; that beat's time */
-
-static int64_t lateness(void)
-{
-    int64_t now = model_now_ms() - atomic_load(&beat_ms), before = atomic_load(&late_ms);
-    return now > before ? now : before;
-}
-
-static void *watch_machine(void *arg)
-{
-    char name[300];
-    snprintf(name, sizeof(name), "%s/watch", (const char *)arg);
-    int fd = open(name, O_CREAT | O_RDWR | O_CLOEXEC, 0600);
-    while (atomic_load(&watched)) {
-        cr_assert(pwrite(fd, "x", 1, 0) == 1 && fdatasync(fd) == 0);
-        usleep(20000);
-        atomic_store(&late_ms, lateness());
-        atomic_store(&beat_ms, model_now_ms());
-    }
-    close(fd);
-    return NULL;
-}
 
 static void discard(void)
 {
@@ -96,10 +67,7 @@ static void play(const char *const *args, uint64_t ci_rounds, enum loss loss_of_
     if (power_fails)
         power_attach(&power, &daemon_under_test);
     daemon_start(&daemon_under_test, args);
-    pthread_t watch;
-    atomic_store(&watched, true);
-    atomic_store(&beat_ms, model_now_ms());
-    cr_assert_eq(pthread_create(&watch, NULL, watch_machine, daemon_under_test.dir), 0);
+    lateness_watch(daemon_under_test.dir);
     for (uint64_t round = 0; round < rounds; round++) {
         client = model_connect(&model, daemon_under_test.port);
         model.when = "at run time";
@@ -118,18 +86,17 @@ static void play(const char *const *args, uint64_t ci_rounds, enum loss loss_of_
         if (loss == LOSES_ALL_SINCE_SAVE)
             model_revert(&model);
         if (loss == LOSES_THE_LAST)
-            model_reconcile(&model, client, killed_ms - HORIZON_MS - lateness());
+            model_reconcile(&model, client, killed_ms - HORIZON_MS - lateness_ms());
         model_check(&model, client);
         redisFree(client);
     }
     model_finish(&model);
-    atomic_store(&watched, false);
-    pthread_join(watch, NULL);
+    lateness_end();
     daemon_deinit(&daemon_under_test);
     printf("seed %llu: %llu commands, %llu of %llu queries were false positives, at most %.0f expected; the machine "
            "was late by %lld ms\n",
            (unsigned long long)first, (unsigned long long)model.commands, (unsigned long long)model.present,
-           (unsigned long long)model.asked, model.expected, (long long)atomic_load(&late_ms));
+           (unsigned long long)model.asked, model.expected, (long long)lateness_ms());
 }
 
 Test(model, without_a_log_the_last_save_comes_back)

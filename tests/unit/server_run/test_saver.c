@@ -38,7 +38,7 @@ static struct saver_info info(void)
 /* A filter whose save takes seconds at 64 kB a second, and many minutes at 1 kB. */
 static void reserve_large(int fd)
 {
-    rig_call(fd, "BF.RESERVE large 0.001 200000", "+OK\r\n");
+    rig_call(fd, "BF.RESERVE large 0.001 2000000", "+OK\r\n");
     rig_call(fd, "BF.ADD large a", ":1\r\n");
 }
 
@@ -175,7 +175,7 @@ RIG_TEST(saver, the_next_save_is_not_the_one_that_runs)
 RIG_TEST(saver, the_final_save_ignores_the_rate_and_may_be_left_behind)
 {
     struct errbuf err = {""};
-    int fd = begin("1kb"); /* at this rate it would take many minutes */
+    int fd = begin("1kb"); /* at this rate it would take an hour */
     reserve_large(fd);
     cr_assert_eq(saver_start(saver, false), SAVER_STARTED);
     wait_until(info().running_ms >= 0);

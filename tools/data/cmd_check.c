@@ -496,7 +496,7 @@ static int check_all(struct check *check)
         log_history_create(&check->history, &options) != 0)
         return tool_failed(COMMAND, "%s", strerror(ENOMEM));
     int tree = check_tree(check), keys = look_at_keys(check);
-    int log = check_log(check);
+    int log = manifest == TOOL_OK ? check_log(check) : TOOL_FAILED; /* otherwise it is not known where the log begins */
     int filters = manifest == TOOL_OK ? check_filters(check) : TOOL_FAILED;
     return tree == TOOL_OK && keys == TOOL_OK && log == TOOL_OK ? filters : TOOL_FAILED;
 }

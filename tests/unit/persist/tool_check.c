@@ -344,6 +344,17 @@ Test(tool_check, an_id_above_the_next_one_is_found_as_a_start_finds_it)
 }
 
 /* As a start takes them. */
+/* Where the log begins is in the MANIFEST: without it the log may be whole. */
+Test(tool_check, without_a_manifest_nothing_is_said_of_the_log)
+{
+    struct log_bytes records = {0};
+    note(&records, &(struct log_control){.kind = LOG_DELETE, .id = 1});
+    write_log(&records);
+    cr_assert_eq(unlink(AT("data/MANIFEST")), 0);
+    expect_check(1, "data/MANIFEST: No such file or directory");
+    cr_expect_null(strstr(output, "log: "), "%s", output);
+}
+
 Test(tool_check, symbolic_links_to_directories_are_followed)
 {
     store_close(store);

@@ -293,39 +293,30 @@ void cuckoo_recount(struct bloom_filter *filter)
 
 /* ---- stills as filters ---- */
 
-/* The words of a still take memory as they are written, and count by themselves. */
+/* The words of a still take memory as they are written, and count by themselves. What they were charged with goes right
+ * after it came, not before: others' stills, and the filter itself as it shrinks, may leave the pool less than that. */
 static int init_uncharged(struct bloom_filter *shape, struct bloom_class *class, struct errbuf *err)
 {
-    uint64_t bytes = bloom_geometry_nwords(&class->geometry) * 8;
-
-    bloom_pool_discharge(class->pool, bytes); /* the filter itself has charged as many */
-    int rc = bloom_filter_init_instead(shape, class, err);
-    if (rc != 0)
-        bloom_pool_charge_anyway(class->pool, bytes);
-    return rc;
+    TRY(bloom_filter_init_instead(shape, class, err));
+    bloom_pool_discharge(class->pool, bloom_geometry_nwords(&class->geometry) * 8);
+    return 0;
 }
 
 static int push_uncharged(struct bloom_filter *shape, const struct bloom_filter *filter, unsigned index,
                           struct errbuf *err)
 {
-    struct bloom_pool *pool = bloom_filter_class(filter)->pool;
     struct bloom_layer_view view;
 
     bloom_filter_layer(filter, index, &view);
-    bloom_pool_discharge(pool, view.shape.nwords * 8);
-    int rc = bloom_filter_push_anyway(shape, &view.shape, err);
-    if (rc != 0)
-        bloom_pool_charge_anyway(pool, view.shape.nwords * 8);
-    return rc;
+    TRY(bloom_filter_push_anyway(shape, &view.shape, err));
+    bloom_pool_discharge(bloom_filter_class(filter)->pool, view.shape.nwords * 8);
+    return 0;
 }
 
 static void free_shape(struct bloom_filter *shape)
 {
-    struct bloom_pool *pool = bloom_filter_class(shape)->pool;
-    uint64_t bytes = bloom_filter_words_bytes(shape);
-
+    bloom_pool_charge_anyway(bloom_filter_class(shape)->pool, bloom_filter_words_bytes(shape));
     bloom_filter_deinit(shape);
-    bloom_pool_charge_anyway(pool, bytes);
     free(shape);
 }
 

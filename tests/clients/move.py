@@ -221,6 +221,8 @@ def test_lost_connections():
     with StandIn(filters, hook=hang_up(97), chunk=400000) as source, \
             StandIn(dump_fits=restores(filters), hook=hang_up(61)) as target:
         moves(0, "313 filters", source, target)
+        for name in [name for name in target.keys if name.startswith(b"bloomery-move:")]:
+            del target.keys[name]  # a chunk of a lost connection may come after the DEL of the next one; it would expire
         same(source, target)
 
 

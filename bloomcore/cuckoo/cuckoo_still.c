@@ -293,8 +293,9 @@ void cuckoo_recount(struct bloom_filter *filter)
 
 /* ---- stills as filters ---- */
 
-/* The words of a still take memory as they are written, and count by themselves. What they were charged with goes right
- * after it came, not before: others' stills, and the filter itself as it shrinks, may leave the pool less than that. */
+/* The words of a still take memory as they are written, and have a count of their own, so their charge is taken back.
+ * It is taken back after it was made: before, the pool may hold less, because of another still or a filter that
+ * shrinks. */
 static int init_uncharged(struct bloom_filter *shape, struct bloom_class *class, struct errbuf *err)
 {
     TRY(bloom_filter_init_instead(shape, class, err));

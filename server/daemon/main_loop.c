@@ -112,7 +112,7 @@ static void on_tick(uv_timer_t *timer)
 
 /* ---- the end ---- */
 
-/* The first signal counts for a while: wrappers and supervisors send it to the process and to its group. */
+/* Until then another signal counts as the first one: timeout(1) and others send it to the process and to its group. */
 static _Atomic(int64_t) first_until_ms;
 
 static void end_at_once(int signum)

@@ -25,7 +25,7 @@
 /* ---- the end ---- */
 
 #define END_RETRY_MS    1000 /* between attempts to end after a signal */
-#define FIRST_SIGNAL_MS 2000 /* a later signal is the second one, which ends the daemon at once */
+#define FIRST_SIGNAL_MS 2000 /* after the first signal: later ones end the daemon at once */
 
 enum end_state {
     END_NONE,      /* the daemon runs */
@@ -148,8 +148,8 @@ void main_loop_deinit(struct main_loop *ml);
  * (thread.h). */
 void main_loop_watch_signals(struct main_loop *ml);
 
-/* For ending.c: whether the loop handles SIGTERM and SIGINT, or they end the process immediately; and a step towards
- * the end, which leaves the loop after the decision. */
+/* For ending.c: whether the loop handles SIGTERM and SIGINT, or they end the process at once (FIRST_SIGNAL_MS); and a
+ * step towards the end, which leaves the loop after the decision. */
 void main_loop_watch_ends(bool yes);
 void main_loop_end(struct main_loop *ml, enum end_event event);
 

@@ -115,9 +115,11 @@ Test(ending, a_second_signal_between_two_attempts_ends_it_at_once)
     begin(args);
     fill_disk();
     redisFree(client);
+    double began = wait_clock();
     cr_assert_eq(kill(the_daemon.pid, SIGTERM), 0);
     daemon_wait_output(&the_daemon, "trying again for 3600 seconds");
     wait_until(kill(the_daemon.pid, SIGTERM) == 0 && waitpid(the_daemon.pid, &status, WNOHANG) == the_daemon.pid);
+    cr_expect_geq(wait_clock() - began, 1.9, "a signal right after the first one has ended it");
     cr_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM, "status %x", (unsigned)status);
     the_daemon.pid = 0;
     expect_after_restart(10);

@@ -205,11 +205,13 @@ static void end_on_a_disk_that_hangs(const char *const *args, const char *text)
     disk->delay_ms = 3600 * 1000;
     expect(client, ":1", "BF.ADD f after");
     redisFree(client);
+    double began = wait_clock();
     cr_assert_eq(kill(daemon_under_test.pid, SIGTERM), 0);
     daemon_wait_output(&daemon_under_test, text);
     cr_assert_eq(waitpid(daemon_under_test.pid, &status, WNOHANG), 0, "it has ended without waiting");
     wait_until(kill(daemon_under_test.pid, SIGTERM) == 0 &&
                waitpid(daemon_under_test.pid, &status, WNOHANG) == daemon_under_test.pid);
+    cr_expect_geq(wait_clock() - began, 1.9, "a signal right after the first one has ended it");
     cr_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM, "status %x", (unsigned)status);
     daemon_under_test.pid = 0;
     disk->delay_ms = 0;

@@ -293,46 +293,27 @@ void cuckoo_recount(struct bloom_filter *filter)
 
 /* ---- stills as filters ---- */
 
-/* The words of a still take memory as they are written, and have a count of their own, so their charge is taken back.
- * It is taken back after it was made: before, the pool may hold less, because of another still or a filter that
- * shrinks. */
-static int init_uncharged(struct bloom_filter *shape, struct bloom_class *class, struct errbuf *err)
-{
-    TRY(bloom_filter_init_instead(shape, class, err));
-    bloom_pool_discharge(class->pool, bloom_geometry_nwords(&class->geometry) * 8);
-    return 0;
-}
-
-static int push_uncharged(struct bloom_filter *shape, const struct bloom_filter *filter, unsigned index,
-                          struct errbuf *err)
-{
-    struct bloom_layer_view view;
-
-    bloom_filter_layer(filter, index, &view);
-    TRY(bloom_filter_push_anyway(shape, &view.shape, err));
-    bloom_pool_discharge(bloom_filter_class(filter)->pool, view.shape.nwords * 8);
-    return 0;
-}
-
 static void free_shape(struct bloom_filter *shape)
 {
-    bloom_pool_charge_anyway(bloom_filter_class(shape)->pool, bloom_filter_words_bytes(shape));
-    bloom_filter_deinit(shape);
+    bloom_filter_deinit_uncharged(shape);
     free(shape);
 }
 
-/* A filter with the first n layers; NULL without memory. */
+/* A filter with the first n layers; NULL without memory. Its words take memory as they are written, and have a count of
+ * their own (count_copies()). */
 static struct bloom_filter *make_shape(const struct bloom_filter *filter, unsigned n, struct errbuf *err)
 {
     struct bloom_class *class = bloom_filter_class(filter);
     struct bloom_filter *shape = malloc(bloom_filter_bytes(class));
 
-    if (!shape || init_uncharged(shape, class, err) != 0) {
+    if (!shape || bloom_filter_init_uncharged(shape, class, err) != 0) {
         free(shape);
         return NULL;
     }
     for (unsigned i = 1; i < n; i++) {
-        if (push_uncharged(shape, filter, i, err) != 0) {
+        struct bloom_layer_view view;
+        bloom_filter_layer(filter, i, &view);
+        if (bloom_filter_push_uncharged(shape, &view.shape, err) != 0) {
             free_shape(shape);
             return NULL;
         }

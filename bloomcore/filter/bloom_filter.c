@@ -39,14 +39,9 @@ static uint64_t inline_bytes(const struct bloom_geometry *geometry)
     return geometry->words_inline ? bloom_geometry_nwords(geometry) * 8 : 0;
 }
 
-static int init_charged(struct bloom_filter *filter, struct bloom_class *class, struct errbuf *err)
+int bloom_filter_init_uncharged(struct bloom_filter *filter, struct bloom_class *class, struct errbuf *err)
 {
-    int rc = bloom_layer_init(class->pool, filter, &filter->first, &class->geometry, err);
-
-    if (rc != 0) {
-        bloom_pool_discharge(class->pool, bloom_geometry_nwords(&class->geometry) * 8);
-        return rc;
-    }
+    TRY(bloom_layer_init(class->pool, filter, &filter->first, &class->geometry, err));
     atomic_init(&filter->newest, &filter->first);
     if (class->geometry.window)
         bloom_window_init(filter);
@@ -64,15 +59,19 @@ int bloom_filter_init(struct bloom_filter *filter, struct bloom_class *class, st
         .bytes = bloom_geometry_nwords(&class->geometry) * 8,
         .droppable = bloom_geometry_is_droppable(&class->geometry),
     };
-    int rc = bloom_pool_charge(class->pool, &charge, err);
 
-    return rc != 0 ? rc : init_charged(filter, class, err);
+    TRY(bloom_pool_charge(class->pool, &charge, err));
+    int rc = bloom_filter_init_uncharged(filter, class, err);
+    if (rc != 0)
+        bloom_pool_discharge(class->pool, charge.bytes);
+    return rc;
 }
 
 int bloom_filter_init_instead(struct bloom_filter *filter, struct bloom_class *class, struct errbuf *err)
 {
+    TRY(bloom_filter_init_uncharged(filter, class, err));
     bloom_pool_charge_anyway(class->pool, bloom_geometry_nwords(&class->geometry) * 8);
-    return init_charged(filter, class, err);
+    return 0;
 }
 
 uint64_t bloom_filter_charged(const struct bloom_filter *filter)
@@ -82,13 +81,17 @@ uint64_t bloom_filter_charged(const struct bloom_filter *filter)
 
 void bloom_filter_deinit(struct bloom_filter *filter)
 {
-    struct bloom_class *class = bloom_filter_class(filter);
-
     if (bloom_filter_is_cuckoo(filter))
         cuckoo_unspare(filter);
+    bloom_pool_discharge(bloom_filter_class(filter)->pool, bloom_filter_charged(filter));
+    bloom_filter_deinit_uncharged(filter);
+}
+
+void bloom_filter_deinit_uncharged(struct bloom_filter *filter)
+{
+    struct bloom_class *class = bloom_filter_class(filter);
     struct bloom_layer *layer = bloom_filter_newest(filter);
     uint64_t droppable = bloom_filter_droppable(filter);
-    bloom_pool_discharge(class->pool, bloom_filter_charged(filter));
     bloom_pool_resize(class->pool, droppable, 0);
     if (bloom_filter_is_dropped(filter)) {
         atomic_fetch_sub_explicit(&class->pool->evictable.dropped, 1, memory_order_relaxed);

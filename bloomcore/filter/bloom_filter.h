@@ -39,6 +39,10 @@ int bloom_filter_init(struct bloom_filter *filter, struct bloom_class *class, st
 int bloom_filter_init_instead(struct bloom_filter *filter, struct bloom_class *class, struct errbuf *err);
 void bloom_filter_deinit(struct bloom_filter *filter); /* may take milliseconds for gigabytes: not on a loop */
 
+/* The same for a filter whose words do not count in bloom_pool_bytes(). */
+int bloom_filter_init_uncharged(struct bloom_filter *filter, struct bloom_class *class, struct errbuf *err);
+void bloom_filter_deinit_uncharged(struct bloom_filter *filter);
+
 /* The bytes by which the filter counts in bloom_pool_bytes(). */
 uint64_t bloom_filter_charged(const struct bloom_filter *filter);
 

@@ -220,9 +220,9 @@ static const struct bloom_layer *jump_above(const struct bloom_layer *below)
                                                                                                             : below;
 }
 
-/* bloom_filter_push_layer() of a layer whose words are charged; they are discharged if it fails. */
-static int push_charged(struct bloom_filter *filter, const struct bloom_shape *shape, uint64_t capacity, double rate,
-                        const struct bloom_turn *turn, const struct bloom_journal *journal, struct errbuf *err)
+/* bloom_filter_push_layer() of a layer whose words are charged, or do not count. */
+static int push(struct bloom_filter *filter, const struct bloom_shape *shape, uint64_t capacity, double rate,
+                const struct bloom_turn *turn, const struct bloom_journal *journal, struct errbuf *err)
 {
     struct bloom_pool *pool = bloom_filter_class(filter)->pool;
     struct bloom_layer *newest = bloom_filter_newest(filter);
@@ -238,13 +238,13 @@ static int push_charged(struct bloom_filter *filter, const struct bloom_shape *s
     if (!chained) {
         errbuf_set(err, "cannot allocate %llu bytes", (unsigned long long)bytes);
         rc = -ENOMEM;
-        goto err_charged;
+        goto err;
     }
     chained->older = newest;
     chained->jump = (struct bloom_layer *)jump_above(newest);
     rc = bloom_layer_init(pool, filter, &chained->layer, &chained->geometry, err);
     if (rc != 0)
-        goto err_charged;
+        goto err;
     if (geometry.window)
         bloom_part_init(&chained->layer);
     if (bloom_layer_has_run(&geometry))
@@ -255,7 +255,7 @@ static int push_charged(struct bloom_filter *filter, const struct bloom_shape *s
         rc = journal->ops->grow(journal->ctx, journal->id, geometry.index, shape, err);
     if (rc != 0) {
         bloom_layer_deinit(pool, &chained->layer);
-        goto err_charged;
+        goto err;
     }
     CHECK(bloom_filter_newest(filter) == newest); /* the caller excludes other growth, whose layer would be lost */
     atomic_fetch_add_explicit(&pool->header_bytes, bloom_chained_bytes(&geometry), memory_order_relaxed);
@@ -263,9 +263,8 @@ static int push_charged(struct bloom_filter *filter, const struct bloom_shape *s
     atomic_store_explicit(&filter->newest, &chained->layer, memory_order_release);
     return 0;
 
-err_charged:
+err:
     bloom_chained_free(pool, chained);
-    bloom_pool_discharge(pool, bytes);
     return rc;
 }
 
@@ -282,15 +281,24 @@ int bloom_filter_push_layer(struct bloom_filter *filter, const struct bloom_shap
             shape->nwords > BLOOM_INLINE_WORDS && !bloom_filter_is_window(filter) && !bloom_filter_is_cuckoo(filter),
         .dropped_with = bloom_filter_droppable(filter),
     };
-    int rc = bloom_pool_charge(pool, &charge, err);
 
-    return rc != 0 ? rc : push_charged(filter, shape, capacity, rate, turn, journal, err);
+    TRY(bloom_pool_charge(pool, &charge, err));
+    int rc = push(filter, shape, capacity, rate, turn, journal, err);
+    if (rc != 0)
+        bloom_pool_discharge(pool, bytes);
+    return rc;
+}
+
+int bloom_filter_push_uncharged(struct bloom_filter *filter, const struct bloom_shape *shape, struct errbuf *err)
+{
+    return push(filter, shape, shape->capacity, shape->error_rate, NULL, NULL, err);
 }
 
 int bloom_filter_push_anyway(struct bloom_filter *filter, const struct bloom_shape *shape, struct errbuf *err)
 {
+    TRY(bloom_filter_push_uncharged(filter, shape, err));
     bloom_pool_charge_anyway(bloom_filter_class(filter)->pool, shape->nwords * 8);
-    return push_charged(filter, shape, shape->capacity, shape->error_rate, NULL, NULL, err);
+    return 0;
 }
 
 int bloom_filter_grow(struct bloom_filter *filter, const struct bloom_layer *full, const struct bloom_journal *journal,

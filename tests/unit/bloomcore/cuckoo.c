@@ -1,7 +1,6 @@
 /* Cuckoo filters: after any operation the slots are those of a simple model, byte for byte; a replayed journal gives
  * the same bytes, from an empty filter or from a copy; a refused growth changes nothing; memory is given back. */
 #include "bloom_resident.h"
-#include "bloom_shared.h"
 #include "cuckoo.h"
 
 #include <criterion/criterion.h>
@@ -423,48 +422,6 @@ Test(cuckoo, a_copy_and_what_was_journaled_after_it_are_the_filter)
         filter_free(changing);
         cr_assert_eq(bloom_pool_still_bytes(pool), 0);
     }
-}
-
-/* Of the only filter, while the pool has less than its bytes: it shrinks, or a save and a DUMP are at it at once. */
-Test(cuckoo, a_still_takes_nothing_from_the_pool_that_it_has_not_given)
-{
-    struct bloom_filter *filter = make(&(struct cuckoo_numbers){1000, 2, 20, 1}), *still;
-    uint64_t bytes = bloom_pool_bytes(pool);
-    bloom_pool_discharge(pool, bytes);
-    cr_assert_eq(bloom_still_begin(filter, &still, NULL), 0);
-    bloom_still_end(still);
-    cr_expect_eq(bloom_pool_bytes(pool), 0);
-    bloom_pool_charge_anyway(pool, bytes);
-    filter_free(filter);
-}
-
-/* A still takes memory for pages that are changed before they have been read; the limits do not see it. */
-Test(cuckoo, a_still_takes_memory_for_changes_only)
-{
-    struct bloom_filter *filter = make(&(struct cuckoo_numbers){8 << 20, 2, 20, 1}), *still;
-    uint64_t before = bloom_pool_bytes(pool), *words = calloc(2048, 8);
-    cr_assert_eq(bloom_still_begin(filter, &still, NULL), 0);
-    cr_expect_eq(bloom_pool_bytes(pool), before);
-    cr_expect_eq(bloom_pool_still_bytes(pool), 0);
-    for (uint64_t i = 0; i < 20; i++)
-        cr_assert_eq(cuckoo_add(filter, cuckoo_hash(&i, sizeof(i)), false, NULL, NULL), BLOOM_ADDED);
-    cr_expect_leq(bloom_pool_still_bytes(pool), 20 * 4096);
-    cr_expect_gt(bloom_pool_still_bytes(pool), 4096);
-    for (uint64_t word = 0; word < 1 << 20; word += 2048) {
-        cuckoo_still_read(still, 0, word, 2048, words, false);
-        cuckoo_still_read(still, 0, word, 2048, words, true);
-        for (unsigned i = 0; i < 2048; i++)
-            cr_assert_eq(words[i], 0);
-    }
-    cr_expect_eq(bloom_pool_still_bytes(pool), 0);
-    for (uint64_t i = 20; i < 40; i++)
-        cr_assert_eq(cuckoo_add(filter, cuckoo_hash(&i, sizeof(i)), false, NULL, NULL), BLOOM_ADDED);
-    cr_expect_eq(bloom_pool_still_bytes(pool), 0, "it has been read");
-    bloom_still_end(still);
-    cr_expect_eq(bloom_pool_bytes(pool), before);
-    cr_expect_eq(bloom_pool_dropped(pool), 0);
-    free(words);
-    filter_free(filter);
 }
 
 /* ---- chunks ---- */

@@ -50,6 +50,16 @@ static void drop_above(struct bloom_filter *filter, const struct bloom_layer *la
     bloom_filter_follow_words(filter);
 }
 
+/* Words that have been charged are in memory, or have been dropped again. Limits see no words twice: their moves come
+ * directly after the charge, or after the discharge. */
+static void note_moved(struct bloom_pool *pool, uint64_t bytes, bool in_memory)
+{
+    if (!in_memory)
+        bloom_pool_discharge(pool, bytes);
+    atomic_fetch_add_explicit(&pool->evictable.bytes, in_memory ? bytes : -bytes, memory_order_relaxed);
+    atomic_fetch_sub_explicit(&pool->evictable.dropped_bytes, in_memory ? bytes : -bytes, memory_order_relaxed);
+}
+
 void bloom_filter_drop(struct bloom_filter *filter)
 {
     struct bloom_pool *pool = bloom_filter_class(filter)->pool;
@@ -58,9 +68,7 @@ void bloom_filter_drop(struct bloom_filter *filter)
     CHECK(bytes > 0 && !bloom_filter_is_dropped(filter) && !bloom_pool_twin(pool, filter));
     drop_above(filter, NULL);
     atomic_fetch_add_explicit(&pool->evictable.dropped, 1, memory_order_relaxed);
-    atomic_fetch_add_explicit(&pool->evictable.dropped_bytes, bytes, memory_order_relaxed);
-    atomic_fetch_sub_explicit(&pool->evictable.bytes, bytes, memory_order_relaxed);
-    bloom_pool_discharge(pool, bytes);
+    note_moved(pool, bytes, false);
 }
 
 int bloom_filter_undrop_begin(struct bloom_filter *filter, struct errbuf *err)
@@ -72,6 +80,7 @@ int bloom_filter_undrop_begin(struct bloom_filter *filter, struct errbuf *err)
     CHECK(bloom_filter_is_dropped(filter));
     if (rc != 0)
         return rc;
+    note_moved(pool, bytes, true);
     for (const struct bloom_layer *layer = bloom_filter_newest(filter); layer; layer = bloom_layer_older(layer)) {
         if (layer->geometry->words_inline)
             continue;
@@ -80,28 +89,24 @@ int bloom_filter_undrop_begin(struct bloom_filter *filter, struct errbuf *err)
         if (!words) {
             errbuf_set(err, "cannot allocate %llu bytes", (unsigned long long)(nwords * 8));
             drop_above(filter, layer);
-            bloom_pool_discharge(pool, bytes);
+            note_moved(pool, bytes, false);
             return -ENOMEM;
         }
         bloom_layer_set_words((struct bloom_layer *)layer, words);
     }
     bloom_filter_follow_words(filter);
-    atomic_fetch_add_explicit(&pool->evictable.bytes, bytes, memory_order_relaxed);
     return 0;
 }
 
 void bloom_filter_undrop_end(struct bloom_filter *filter, bool filled)
 {
     struct bloom_pool *pool = bloom_filter_class(filter)->pool;
-    uint64_t bytes = bloom_filter_droppable(filter);
 
     if (!filled) {
         drop_above(filter, NULL);
-        atomic_fetch_sub_explicit(&pool->evictable.bytes, bytes, memory_order_relaxed);
-        bloom_pool_discharge(pool, bytes);
+        note_moved(pool, bloom_filter_droppable(filter), false);
         return;
     }
-    atomic_fetch_sub_explicit(&pool->evictable.dropped_bytes, bytes, memory_order_relaxed);
     atomic_fetch_sub_explicit(&pool->evictable.dropped, 1,
                               memory_order_release); /* a thread that sees it sees the bits, too */
 }

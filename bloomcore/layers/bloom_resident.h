@@ -34,6 +34,7 @@ int bloom_filter_undrop_begin(struct bloom_filter *filter, struct errbuf *err);
  * on; otherwise the filter is not used any more, and the words are dropped again. */
 void bloom_filter_undrop_end(struct bloom_filter *filter, bool filled);
 
-/* The number of filters of the pool whose words are dropped, until bloom_filter_undrop_end(), and their bytes. */
+/* The number of filters of the pool whose words are dropped, until bloom_filter_undrop_end(); and the bytes that are to
+ * come back, without those that bloom_filter_undrop_begin() has made again. */
 uint64_t bloom_pool_dropped(const struct bloom_pool *pool);
 uint64_t bloom_pool_dropped_bytes(const struct bloom_pool *pool);

@@ -220,6 +220,25 @@ Test(bloom_resident, words_come_back_within_the_limit_of_the_pool)
     filter_free(second);
 }
 
+/* While they are being read, which may take seconds: a creation would be refused. */
+Test(bloom_resident, words_that_come_back_count_once)
+{
+    const struct bloom_params params = {.capacity = 50000, .error_rate = 0.01};
+    struct bloom_filter *first = filter_make(pool, &params, NULL);
+    uint64_t bytes = bloom_pool_bytes(pool);
+    bloom_filter_drop(first);
+    bloom_pool_set_limits(pool, 0, 2 * bytes);
+    for (int filled = 0; filled <= 1; filled++) {
+        cr_assert_eq(bloom_filter_undrop_begin(first, &err), 0, "%s", err.text);
+        cr_expect_eq(bloom_pool_room(pool, bytes, &err), BLOOM_OK, "%s", err.text);
+        cr_expect_eq(bloom_pool_room(pool, bytes + 1, &err), BLOOM_LIMIT);
+        bloom_filter_undrop_end(first, filled);
+        cr_expect_eq(bloom_pool_room(pool, bytes, &err), BLOOM_OK, "%s", err.text);
+        cr_expect_eq(bloom_pool_room(pool, bytes + 1, &err), BLOOM_LIMIT, "it comes back later");
+    }
+    filter_free(first);
+}
+
 /* A caller that makes room afterwards: one filter may pass the limit, the next one only within an eighth. */
 Test(bloom_resident, the_limit_may_be_passed_once_where_that_was_asked_for)
 {

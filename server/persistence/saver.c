@@ -457,9 +457,9 @@ void saver_tick(struct saver *saver)
 {
     const struct config_rules *rules = &server_config(saver->server)->data.save;
     int64_t now = clock_ms();
-    uint64_t changes = counters_changes(saver->server->stats.counters);
     bool for_log = log_wants_save(saver);
     lock_take(&saver->lock);
+    uint64_t changes = counters_changes(saver->server->stats.counters); /* under the lock: at least those of the past */
     bool ready = idle(saver) && (!saver->past.failures || now - saver->past.tried_ms >= RETRY_DELAY_MS);
     if (for_log && ready) {
         log_notice(&saver->server->log, "the log has grown enough, or needs a save: saving");
@@ -480,8 +480,8 @@ void saver_tick(struct saver *saver)
 void saver_info(struct saver *saver, struct saver_info *info_out)
 {
     const struct saver_past *past = &saver->past;
-    uint64_t changes = counters_changes(saver->server->stats.counters);
     lock_take(&saver->lock);
+    uint64_t changes = counters_changes(saver->server->stats.counters); /* likewise */
     *info_out = (struct saver_info){
         .running = !idle(saver),
         .last_ok = !past->failures,

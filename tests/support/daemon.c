@@ -200,17 +200,19 @@ struct tls_args {
 /* Returns the number of arguments. */
 static size_t add_tls(const struct daemon *daemon, struct tls_args *tls, char **argv)
 {
-    static const char *const names[] = {"--tls-port", "--tls-cert-file", "--tls-key-file", "--tls-ca-cert-file"};
-    char *values[] = {tls->port, tls->cert, tls->key, tls->ca};
+    static const char *const names[] = {"--tls-port", "--tls-cert-file", "--tls-key-file", "--tls-ca-cert-file",
+                                        "--tls-handshake-timeout"};
+    char *values[] = {tls->port, tls->cert, tls->key, tls->ca, (char *)(uintptr_t) "600"}; /* a slow machine's */
+    const size_t n = sizeof(names) / sizeof(names[0]);
     snprintf(tls->port, sizeof(tls->port), "%d", daemon->tls_port);
     snprintf(tls->cert, sizeof(tls->cert), "%s/server.crt", daemon->dir);
     snprintf(tls->key, sizeof(tls->key), "%s/server.key", daemon->dir);
     snprintf(tls->ca, sizeof(tls->ca), "%s/ca.crt", daemon->dir);
-    for (size_t i = 0; i < 4; i++) {
+    for (size_t i = 0; i < n; i++) {
         argv[2 * i] = (char *)(uintptr_t)names[i];
         argv[2 * i + 1] = values[i];
     }
-    return 8;
+    return 2 * n;
 }
 
 /* Under the restrictions of a unit, if a test of the service requests it (tests/service/confined.py). */

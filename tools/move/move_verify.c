@@ -15,10 +15,9 @@
 #define PROBES     1000 /* a filter of rate 0.01 takes 10 of them for present */
 #define PROBE_SIZE 16   /* bytes */
 
-#define FRAME_HEAD                                                                                    \
-    32 /* around the bits of a piece of Bloomery's form: they differ from dump to dump (docs/DUMP.md) \
-        */
-#define FRAME_END 16
+/* around the bits of a piece of Bloomery's form: they differ from dump to dump (docs/DUMP.md) */
+#define FRAME_HEAD 32
+#define FRAME_END  16
 
 struct move_probes {
     char bytes[PROBES][PROBE_SIZE];
@@ -26,17 +25,9 @@ struct move_probes {
 
 struct move_probes *move_probes_create(void)
 {
-    struct move_probes *probes = malloc(sizeof(*probes));
-    uint64_t state = (uint64_t)clock_ms() | 1;
-    if (!probes)
-        return NULL;
-    (void)!getrandom(&state, sizeof(state), 0);
-    for (size_t i = 0; i < PROBES; i++) {
-        for (size_t at = 0; at < PROBE_SIZE; at++) {
-            state = state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-            probes->bytes[i][at] = (char)(state >> 56);
-        }
-    }
+    struct move_probes *probes = calloc(1, sizeof(*probes));
+    for (size_t i = 0; probes && i < PROBES; i++)
+        (void)!getrandom(probes->bytes[i], PROBE_SIZE, 0); /* so few bytes come whole */
     return probes;
 }
 
@@ -49,17 +40,19 @@ void move_probes_destroy(struct move_probes *probes)
 struct answers {
     int found; /* as move_read_info() */
     struct move_info info;
-    int64_t bits_set; /* -1: the server does not know this field */
-    bool probed;
-    char why[160]; /* it cannot be queried */
+    int64_t bits_set;  /* -1: the server does not know this field */
+    bool probed, away; /* its bits are away: under the policy `maybe` all answers are 1 */
+    char why[160];     /* it cannot be queried */
     uint8_t present[PROBES];
 };
 
-static void put_questions(const struct move *move, struct peer *peer, const struct move_filter *filter)
+static void put_questions(const struct move *move, struct peer *peer, const struct move_filter *filter, bool dump)
 {
     struct slice words[2 + PROBES] = {slice_of(MOVE_COMMAND(filter, "MEXISTS")), move_name(filter)};
     for (size_t i = 0; i < PROBES; i++)
         words[2 + i] = (struct slice){move->probes->bytes[i], PROBE_SIZE};
+    if (dump)
+        PEER_PUT(peer, slice_of(MOVE_COMMAND(filter, "SCANDUMP")), move_name(filter), slice_of("0"));
     PEER_PUT(peer, slice_of(MOVE_COMMAND(filter, "INFO")), move_name(filter));
     if (!filter->cuckoo)
         PEER_PUT(peer, slice_of("BF.INFO"), move_name(filter), slice_of("BITSSET"));
@@ -69,32 +62,29 @@ static void put_questions(const struct move *move, struct peer *peer, const stru
 static int read_bits_set(struct move_link *link, struct peer *peer, struct answers *answers)
 {
     struct resp_reply reply;
-    int status = move_reply(link, peer, &reply);
-    if (status == 0 && reply.count == 2 && reply.nodes[1].kind == RESP_REPLY_INTEGER)
+    TRY(move_reply(link, peer, &reply));
+    if (reply.count == 2 && reply.nodes[1].kind == RESP_REPLY_INTEGER)
         answers->bits_set = reply.nodes[1].number;
-    return status;
+    answers->away = reply.count == 2 && reply.nodes[1].kind == RESP_REPLY_NULL;
+    return 0;
 }
 
-static int read_answers(struct move_link *link, struct peer *peer, const struct move_filter *filter,
+static int read_answers(struct move_link *link, struct peer *peer, const struct move_filter *filter, bool dump,
                         struct answers *answers)
 {
     struct resp_reply reply;
     *answers = (struct answers){.bits_set = -1};
-    int status = move_reply(link, peer, &reply);
-    if (status != 0)
-        return status;
+    if (dump)
+        TRY(move_reply(link, peer, &reply));
+    TRY(move_reply(link, peer, &reply));
     answers->found = move_read_info(&reply, filter->cuckoo, &answers->info);
     if (answers->found < 0) {
         struct slice text = move_is_error(&reply) ? resp_reply_text(&reply, 0) : (struct slice){"", 0};
-        status = move_refused(link, peer, MOVE_COMMAND(filter, "INFO"), text);
-        if (status != 0)
-            return status;
+        TRY(move_refused(link, peer, MOVE_COMMAND(filter, "INFO"), text));
     }
     if (!filter->cuckoo)
-        status = read_bits_set(link, peer, answers);
-    STEP(status, move_reply(link, peer, &reply));
-    if (status != 0)
-        return status;
+        TRY(read_bits_set(link, peer, answers));
+    TRY(move_reply(link, peer, &reply));
     if (move_is_error(&reply)) {
         struct slice text = resp_reply_text(&reply, 0);
         snprintf(answers->why, sizeof(answers->why), ": %.*s", (int)(text.len < 150 ? text.len : 150), text.ptr);
@@ -210,23 +200,33 @@ static int compare_there(struct move_link *link, struct move_filter **filters, s
     return 0;
 }
 
-int move_verify(struct move_link *link, struct move_filter **filters, size_t n)
+/* A dump waits for bits that are away. */
+static int verify(struct move_link *link, struct move_filter **filters, size_t n, bool dump)
 {
     struct answers from, to;
-    int status = compare_there(link, filters, n);
-    for (size_t i = 0; i < n && status == 0; i++) {
+    struct move_filter *away[MOVE_BATCH];
+    size_t n_away = 0;
+    for (size_t i = 0; i < n; i++) {
         if (filters[i]->state == FILTER_COPIED) {
-            put_questions(link->move, &link->from, filters[i]);
-            put_questions(link->move, &link->to, filters[i]);
+            put_questions(link->move, &link->from, filters[i], dump);
+            put_questions(link->move, &link->to, filters[i], dump);
         }
     }
-    for (size_t i = 0; i < n && status == 0; i++) {
+    for (size_t i = 0; i < n; i++) {
         if (filters[i]->state != FILTER_COPIED)
             continue;
-        status = read_answers(link, &link->from, filters[i], &from);
-        STEP(status, read_answers(link, &link->to, filters[i], &to));
-        if (status == 0)
+        TRY(read_answers(link, &link->from, filters[i], dump, &from));
+        TRY(read_answers(link, &link->to, filters[i], dump, &to));
+        if (!dump && (from.away || to.away))
+            away[n_away++] = filters[i];
+        else
             compare(link->move, filters[i], &from, &to);
     }
-    return status;
+    return n_away == 0 ? 0 : verify(link, away, n_away, true);
+}
+
+int move_verify(struct move_link *link, struct move_filter **filters, size_t n)
+{
+    TRY(compare_there(link, filters, n));
+    return verify(link, filters, n, false);
 }

@@ -32,7 +32,7 @@ def program(language, text):
 def claim_of(language, text):
     def claim():
         expected = PRINTED.findall(text)
-        done = subprocess.run(program(language, text), stdout=subprocess.PIPE, text=True, timeout=60)
+        done = subprocess.run(program(language, text), stdout=subprocess.PIPE, text=True, timeout=240)
         equal(done.stdout.splitlines(), expected)
         equal(done.returncode, 0)
         equal(bool(expected), True)

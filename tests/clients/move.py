@@ -110,7 +110,7 @@ def test_an_interrupted_load_expires():
 
     with StandIn({"large": made(LARGE)}, chunk=400000) as source, StandIn(hook=stop) as target:
         process = subprocess.Popen(command(source, target), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        output = process.communicate(timeout=60)[0]
+        output = process.communicate(timeout=240)[0]
         equal(process.returncode, 130)
         holds("interrupted; run the same command to continue" in output, output)
         left = list(target.keys.items())
@@ -132,7 +132,7 @@ def test_what_a_killed_run_leaves_expires():
 
     with StandIn({"large": made(LARGE)}, chunk=400000) as source, StandIn(hook=stop) as target:
         process = subprocess.Popen(command(source, target), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        process.wait(timeout=60)
+        process.wait(timeout=240)
         until(lambda: any(value.ttl > 0 for value in target.keys.values()), "a name that expires")
         equal(len(target.keys), 1)
 
@@ -373,7 +373,7 @@ def test_the_commands_of_the_documentation():
                 words = [TOOL if word == "bloomery" else
                          source.url if words[i - 1] == "--from" else target.url if words[i - 1] == "--to" else word
                          for i, word in enumerate(words)]
-                done = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60)
+                done = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=240)
                 holds(done.returncode == 0 and "12 filters" in done.stdout, f"{line}: {done.returncode}: {done.stdout}")
 
 

@@ -21,7 +21,7 @@ import redis
 import alert_rules
 from with_daemon import free_port
 
-PATIENCE_S = 60
+PATIENCE_S = 240
 PORT, WEB_PORT = int(os.environ["BLOOMERY_PORT"]), int(os.environ["BLOOMERY_WEB_PORT"])
 NAME = re.compile(r"\bbloomery_[a-z0-9_]+")
 EXPRESSION = re.compile(r"^\s+expr: (.*)$", re.MULTILINE)

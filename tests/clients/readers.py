@@ -37,7 +37,7 @@ def url(name, end="", port=WEB):
 
 
 def get(path, method="GET", port=WEB, **fields):
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=240)
     connection.request(method, path, headers={name.replace("_", "-"): value for name, value in fields.items()})
     reply = connection.getresponse()
     return reply.status, reply.headers, reply.read()

@@ -14,7 +14,7 @@ TLS_DIR = os.environ.get("BLOOMERY_TLS_DIR")
 TLS = dict(ssl=True, ssl_ca_certs=f"{TLS_DIR}/ca.crt", ssl_certfile=f"{TLS_DIR}/client.crt",
            ssl_keyfile=f"{TLS_DIR}/client.key") if TLS_DIR else {}
 SCHEME = "rediss" if TLS_DIR else "redis"
-PATIENCE_S = 60  # for certain events
+PATIENCE_S = 240  # for certain events
 
 
 def equal(got, expected):

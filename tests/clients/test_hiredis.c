@@ -15,7 +15,7 @@
 #include "client.h"
 #include "daemon.h"
 
-#define PATIENCE_MS 60000
+#define PATIENCE_MS 300000
 
 static struct daemon the_daemon;
 static char socket_path[320];

@@ -122,7 +122,7 @@ def test_files_of_valkey_8_and_9():
         path = os.path.join(session.TEST_DIR, "valkey.rdb")
         with open(path, "wb") as file:
             file.write(data)
-        done = subprocess.run([TOOL, "import", "--rdb", path, "--list"], capture_output=True, text=True, timeout=60)
+        done = subprocess.run([TOOL, "import", "--rdb", path, "--list"], capture_output=True, text=True, timeout=240)
         holds(done.returncode == 0 and f"{len(NAMES)} filters with" in done.stdout, done.stdout + done.stderr)
 
 

@@ -31,8 +31,8 @@ import time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 from ports import free_ports
 
-PATIENCE_S = 60  # for certain events; sanitizers are slow on a loaded machine
-PROGRAM_S = 600  # no session takes nearly this long
+PATIENCE_S = 240  # for certain events; sanitizers are slow on a loaded machine
+PROGRAM_S = 1800  # no session takes nearly this long
 PASSWORD = "correct horse"
 REPORTS = ("AddressSanitizer", "LeakSanitizer", "ThreadSanitizer", "runtime error:", ": bug: !(")
 PR_SET_PDEATHSIG = 1

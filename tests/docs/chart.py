@@ -117,7 +117,7 @@ def serve(directory, objects, tls):
             deadline = time.monotonic() + 60
             while True:
                 try:
-                    with urllib.request.urlopen(f"http://127.0.0.1:{web}{container[kind]['httpGet']['path']}", timeout=30) as reply:
+                    with urllib.request.urlopen(f"http://127.0.0.1:{web}{container[kind]['httpGet']['path']}", timeout=240) as reply:
                         assert reply.status == 200
                     break
                 except (urllib.error.URLError, ConnectionError) as error:

@@ -49,7 +49,7 @@ static void *writer_main(void *arg)
 {
     struct writer *writer = arg;
     struct writers *w = writer->all;
-    struct timeval patience = {.tv_sec = 120};
+    struct timeval patience = {.tv_sec = 300};
     redisContext *client = redisConnect("127.0.0.1", w->port);
 
     if (client && !client->err) {

@@ -4,7 +4,7 @@
 
 #include "model_internal.h"
 
-#define PATIENCE_MS 60000
+#define PATIENCE_MS 300000
 
 void model_expire_soon(struct model *model, redisContext *client, unsigned a)
 {

@@ -26,7 +26,7 @@ static void discard(void)
     daemon_discard(&the_daemon);
 }
 
-TestSuite(bf_more, .init = start, .fini = discard, .timeout = 1000);
+TestSuite(bf_more, .init = start, .fini = discard, .timeout = 3000);
 
 #define ask3(expected, command)                                                                                   \
     do {                                                                                                          \

@@ -388,7 +388,7 @@ CLIENT_TEST(the_daemon, client_limit, percentages_and_bytes)
 
 /* As in a redis.conf, and written back into it. */
 static struct daemon own;
-TestSuite(client_limit_file, .timeout = 300);
+TestSuite(client_limit_file, .timeout = 3000);
 
 DAEMON_TEST(own, client_limit_file, is_read_and_rewritten)
 {

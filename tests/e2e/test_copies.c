@@ -29,7 +29,7 @@ static void discard(void)
     daemon_discard(&probe);
 }
 
-TestSuite(copies, .fini = discard, .timeout = 1000);
+TestSuite(copies, .fini = discard, .timeout = 3000);
 
 /* $1 is the data directory, $2 the copy. Files disappear meanwhile, and cp complains about them. */
 static const char *const ways[] = {

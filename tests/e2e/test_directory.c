@@ -409,7 +409,7 @@ static void play(const struct row *row)
     cr_expect(row->left[0] == '\0' || system(command) == 0, "%s: afterwards not: %s", row->name, row->left);
 }
 
-Test(directory, every_state_it_can_be_found_in, .fini = discard, .timeout = 1000)
+Test(directory, every_state_it_can_be_found_in, .fini = discard, .timeout = 3000)
 {
     make_template(true);
     make_template(false);
@@ -419,7 +419,7 @@ Test(directory, every_state_it_can_be_found_in, .fini = discard, .timeout = 1000
 
 /* An unwritable log: reads continue, writes are refused with the reason, and giving the permission back is enough to
  * repair it. */
-Test(directory, a_log_that_becomes_read_only_refuses_writes_until_it_is_writable, .fini = discard, .timeout = 1000)
+Test(directory, a_log_that_becomes_read_only_refuses_writes_until_it_is_writable, .fini = discard, .timeout = 3000)
 {
     const char *const args[] = {"--appendfsync", "always", NULL};
 

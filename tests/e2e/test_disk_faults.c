@@ -21,7 +21,7 @@
 #include "tmpdir.h"
 #include "wait.h"
 
-#define PATIENCE_S  60
+#define PATIENCE_S  300
 #define HURRY_MS    20    /* then a mended disk is checked at once, not after its second */
 #define GENERATION  8     /* scenarios between power failures */
 #define CHAIN_ITEMS 40000 /* forty layers: too many to be synced one by one, and too much for a record of the log */

@@ -44,7 +44,7 @@ static void discard(void)
     power_detach(&power);
 }
 
-TestSuite(doubt, .init = begin, .fini = discard, .timeout = 1000);
+TestSuite(doubt, .init = begin, .fini = discard, .timeout = 3000);
 
 /* A save with one more item fails at its `nth` operation like this, and may have taken place. */
 static void be_in_doubt(enum disk_fault fault, const char *operation, long nth)

@@ -181,7 +181,7 @@ static void unmount(void)
     daemon_discard(&the_daemon);
 }
 
-TestSuite(ending_full, .fini = unmount, .timeout = 300);
+TestSuite(ending_full, .fini = unmount, .timeout = 3000);
 
 /* A small file system, or false: the user of the test may mount none. */
 static bool mount_small(void)

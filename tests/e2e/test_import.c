@@ -38,7 +38,7 @@ static void discard(void)
     tmpdir_remove(dir);
 }
 
-TestSuite(import, .init = start, .fini = discard, .timeout = 1000);
+TestSuite(import, .init = start, .fini = discard, .timeout = 3000);
 
 /* The keys of a golden case are 32-bit numbers: the first ones. */
 static void expect_keys(const char *filter, const char *name)

@@ -31,7 +31,7 @@ static void discard(void)
     disk_detach();
 }
 
-TestSuite(import_rdb, .init = prepare, .fini = discard, .timeout = 1000);
+TestSuite(import_rdb, .init = prepare, .fini = discard, .timeout = 3000);
 
 /* Asserts this exit status and this text in the output. */
 #define RUN(code, text, ...) \

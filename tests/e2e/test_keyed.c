@@ -32,7 +32,7 @@ static void discard(void)
     daemon_discard(&engine);
 }
 
-TestSuite(keyed, .init = begin, .fini = discard, .timeout = 1000);
+TestSuite(keyed, .init = begin, .fini = discard, .timeout = 3000);
 
 static void finish(void)
 {

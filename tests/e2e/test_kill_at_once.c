@@ -20,7 +20,7 @@ static void discard(void)
     daemon_discard(&the_daemon);
 }
 
-TestSuite(kill_at_once, .fini = discard, .timeout = 1000);
+TestSuite(kill_at_once, .fini = discard, .timeout = 3000);
 
 static const char *const policies[] = {"everysec", "no", "always"};
 

@@ -65,7 +65,7 @@ static void make_log(void)
         discard();
 }
 
-TestSuite(log_tail, .init = make_log, .fini = discard, .timeout = 1000);
+TestSuite(log_tail, .init = make_log, .fini = discard, .timeout = 3000);
 
 /* Makes the image the log's only segment: starts begin others. Nothing else says where the log ends. */
 static void put_back(const unsigned char *image, size_t image_len)

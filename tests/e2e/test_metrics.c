@@ -28,7 +28,7 @@ static void discard(void)
     daemon_discard(&the_daemon);
 }
 
-TestSuite(metrics, .init = start, .fini = discard, .timeout = 1000);
+TestSuite(metrics, .init = start, .fini = discard, .timeout = 3000);
 
 /* Requests /metrics and parses it; freed by the next call. */
 static void scrape(void)

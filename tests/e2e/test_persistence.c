@@ -31,7 +31,7 @@ static void stop(void)
     daemon_discard(&daemon_under_test);
 }
 
-TestSuite(persistence, .init = start, .fini = stop, .timeout = 1000);
+TestSuite(persistence, .init = start, .fini = stop, .timeout = 3000);
 
 /* ---- restored filters ---- */
 

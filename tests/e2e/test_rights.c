@@ -24,7 +24,7 @@ static void discard(void)
     daemon_discard(&the_daemon);
 }
 
-TestSuite(rights, .init = begin, .fini = discard, .timeout = 300);
+TestSuite(rights, .init = begin, .fini = discard, .timeout = 3000);
 
 /* ---- secrets ---- */
 

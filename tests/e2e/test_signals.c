@@ -36,7 +36,7 @@ static void discard(void)
     daemon_discard(&the_daemon);
 }
 
-TestSuite(signals, .init = begin, .fini = discard, .timeout = 1000);
+TestSuite(signals, .init = begin, .fini = discard, .timeout = 3000);
 
 /* Some filters in a save, and some more in the log. */
 static void fill(const char *const *args)

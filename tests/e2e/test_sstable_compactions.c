@@ -12,7 +12,7 @@
 #include "sstables_rig.h"
 #include "tmpdir.h"
 
-TestSuite(sstable_compactions, .fini = discard, .timeout = 600);
+TestSuite(sstable_compactions, .fini = discard, .timeout = 3000);
 
 /* A filter without keys. */
 static const unsigned char empty_file[16] = {0, 0, 0, 5, 0, 0, 0, 1};

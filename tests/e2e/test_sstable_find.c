@@ -7,7 +7,7 @@
 #include "program.h"
 #include "sstables_rig.h"
 
-TestSuite(sstable_find, .fini = discard, .timeout = 600);
+TestSuite(sstable_find, .fini = discard, .timeout = 3000);
 
 #define TOOL "'" BLOOMERY_TOOL_PATH "' "
 

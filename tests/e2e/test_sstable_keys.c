@@ -9,7 +9,7 @@
 #include "sstables_rig.h"
 #include "tmpdir.h"
 
-TestSuite(sstable_keys, .fini = discard, .timeout = 300);
+TestSuite(sstable_keys, .fini = discard, .timeout = 3000);
 
 /* Index.db of an SSTable with n keys: "x" at this place, elsewhere "k" and "2", which is in the filter by chance: no
  * key is there twice in a row. */

@@ -11,7 +11,7 @@
 #include "sstables_rig.h"
 #include "wait.h"
 
-TestSuite(sstable_names, .fini = discard, .timeout = 1000);
+TestSuite(sstable_names, .fini = discard, .timeout = 3000);
 
 /* If an own filter and an SSTable's filter have the same name, all commands use the own filter. */
 DAEMON_TEST(the_daemon, sstable_names, own_filters_hide_those_of_sstables)

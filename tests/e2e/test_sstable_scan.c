@@ -15,7 +15,7 @@ static void end(void)
     discard();
 }
 
-TestSuite(sstable_scan, .fini = end, .timeout = 600);
+TestSuite(sstable_scan, .fini = end, .timeout = 3000);
 
 #define SCANNING "still scanning sstable-dir"
 

@@ -8,7 +8,7 @@
 #include "sstables_rig.h"
 #include "wait.h"
 
-TestSuite(sstable_watches, .fini = discard, .timeout = 1000);
+TestSuite(sstable_watches, .fini = discard, .timeout = 3000);
 
 DAEMON_TEST(the_daemon, sstable_watches, a_directory_takes_anothers_place)
 {

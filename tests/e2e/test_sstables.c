@@ -16,7 +16,7 @@
 #include "wait.h"
 #include "wire.h"
 
-TestSuite(sstables, .fini = discard, .timeout = 1000);
+TestSuite(sstables, .fini = discard, .timeout = 3000);
 
 /* ---- HTTP ---- */
 

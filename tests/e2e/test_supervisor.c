@@ -14,7 +14,7 @@
 #include "daemon.h"
 #include "supervisor.h"
 
-#define PATIENCE_MS 60000
+#define PATIENCE_MS 300000
 #define WATCHDOG_MS 400
 
 static struct daemon the_daemon;
@@ -29,7 +29,7 @@ static void discard(void)
     receiver = -1;
 }
 
-TestSuite(supervisor, .fini = discard, .timeout = 1000);
+TestSuite(supervisor, .fini = discard, .timeout = 3000);
 
 /* A socket with an abstract name of this process. */
 static void listen_abstract(void)

@@ -29,7 +29,7 @@ static void discard(void)
     daemon_discard(&the_daemon);
 }
 
-TestSuite(tls, .init = start, .fini = discard, .timeout = 1000);
+TestSuite(tls, .init = start, .fini = discard, .timeout = 3000);
 
 static void open_tls(struct wire *wire)
 {

@@ -30,7 +30,7 @@ static void discard(void)
     daemon_discard(&the_daemon);
 }
 
-TestSuite(tls_settings, .init = prepare, .fini = discard, .timeout = 1000);
+TestSuite(tls_settings, .init = prepare, .fini = discard, .timeout = 3000);
 
 #define START(...)    daemon_start(&the_daemon, (const char *const[]){__VA_ARGS__, NULL})
 #define FILE_OF(name) (tmp_path(the_daemon.dir, "%s", name).text)

@@ -26,7 +26,7 @@ static void discard(void)
     daemon_discard(&the_other);
 }
 
-TestSuite(tls_tool, .init = start, .fini = discard, .timeout = 1000);
+TestSuite(tls_tool, .init = start, .fini = discard, .timeout = 3000);
 
 static char output[65536];
 

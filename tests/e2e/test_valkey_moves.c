@@ -166,7 +166,7 @@ static void discard_another(void)
     daemon_discard(&another);
 }
 
-TestSuite(valkey_rdb, .init = prepare_another, .fini = discard_another, .timeout = 1000);
+TestSuite(valkey_rdb, .init = prepare_another, .fini = discard_another, .timeout = 3000);
 
 Test(valkey_rdb, an_rdb_file_of_valkey_is_imported)
 {

@@ -28,7 +28,7 @@ static void discard(void)
     disk_detach();
 }
 
-TestSuite(web, .init = begin, .fini = discard, .timeout = 1000);
+TestSuite(web, .init = begin, .fini = discard, .timeout = 3000);
 
 static int status_of(const char *path, const char *headers)
 {

@@ -15,7 +15,7 @@ def output_of_start(*arguments):
     """The output of an engine that ends at once."""
     with tempfile.TemporaryDirectory() as directory:
         done = subprocess.run([ENGINE, "--port", str(free_port()), "--bind", "127.0.0.1", "--dir", directory, "--save", "",
-                               *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60, check=False)
+                               *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=240, check=False)
     assert done.returncode != 0
     return done.stdout.decode(errors="replace")
 

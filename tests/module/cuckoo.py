@@ -378,7 +378,7 @@ def test_the_tool_takes_them_from_a_file():
     engine("SAVE")
     daemon.stop()
     done = subprocess.run([TOOL, "import", "--rdb", os.path.join(engine.directory, "dump.rdb"),
-                           os.path.join(daemon.directory, "data"), "--json"], stdout=subprocess.PIPE, timeout=60)
+                           os.path.join(daemon.directory, "data"), "--json"], stdout=subprocess.PIPE, timeout=240)
     taken = {found["name"]: found for found in json.loads(done.stdout)["filters"]}
     assert taken["rate"]["type"] == taken["plain"]["type"] == "bloomeryC" and taken["rate"]["items"] == 400
     daemon.start()

@@ -25,7 +25,7 @@ ENGINE = os.environ.get("BLOOMERY_ENGINE", "redis-server")
 OLDER = os.environ.get("BLOOMERY_OLDER_ENGINE")
 DAEMON = os.environ.get("BLOOMERY_DAEMON", os.path.abspath("build/dev/server/bloomeryd"))
 CLOCK_AHEAD = os.environ.get("BLOOMERY_CLOCK_AHEAD_LIBRARY", os.path.abspath("build/dev/tests/module/libclock_ahead.so"))
-PATIENCE_S = 60  # for anything that certainly happens, on a busy machine, too
+PATIENCE_S = 240  # for anything that certainly happens, on a busy machine, too
 SIGNS = ("AddressSanitizer", "runtime error:", ": bug: !(", "REDIS BUG REPORT", "VALKEY BUG REPORT", "Guru Meditation",
          "ASSERTION FAILED", "crashed by signal", "== CRITICAL ==")
 PR_SET_PDEATHSIG = 1

@@ -153,7 +153,7 @@ def test_move_takes_cuckoo_filters_of_the_module_along():
     engine, daemon = Engine(), Daemon()
     assert engine("CF.ADD", "cuckoo", "a") == 1 and engine("BF.ADD", "bloom", "a") == 1
     done = subprocess.run([TOOL, "move", "--from", f"redis://127.0.0.1:{engine.port}", "--to", f"redis://127.0.0.1:{daemon.port}"],
-                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60)
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=240)
     assert done.returncode == 0 and "moved    2 filters" in done.stdout, done.stdout
     assert daemon("CF.EXISTS", "cuckoo", "a") == 1
 

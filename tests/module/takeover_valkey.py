@@ -155,7 +155,7 @@ def test_a_replica_follows_the_stream_of_a_valkey_bloom():
 
 def stream_of(primary):
     """The connection of a replica: what the primary sends after the full synchronisation."""
-    link = socket.create_connection(("127.0.0.1", primary.port), timeout=60)
+    link = socket.create_connection(("127.0.0.1", primary.port), timeout=240)
     stream = link.makefile("rb")
     link.sendall(encoded(("PSYNC", "?", "-1")))
     line = b""

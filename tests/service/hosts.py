@@ -9,7 +9,7 @@ import sys
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-PATIENCE_S = 60  # for anything that certainly happens, on a busy machine, too
+PATIENCE_S = 240  # for anything that certainly happens, on a busy machine, too
 NOBODY = 65534
 
 

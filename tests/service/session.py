@@ -192,7 +192,7 @@ def claim_what_is_acknowledged_survives(session):
 def served_certificate(port):
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    with socket.create_connection(("127.0.0.1", port), timeout=20) as plain, context.wrap_socket(plain) as secure:
+    with socket.create_connection(("127.0.0.1", port), timeout=240) as plain, context.wrap_socket(plain) as secure:
         return secure.getpeercert(True)
 
 
@@ -225,7 +225,7 @@ def claim_sstables_are_followed(session):
 
 def claim_http_is_served(session):
     for path in ("/metrics", "/healthz", "/readyz", "/"):
-        with urllib.request.urlopen(f"http://127.0.0.1:{session.web_port}{path}", timeout=20) as reply:
+        with urllib.request.urlopen(f"http://127.0.0.1:{session.web_port}{path}", timeout=240) as reply:
             holds(reply.status == 200 and reply.read(), f"GET {path}")
     session.same_process()
 

@@ -7,7 +7,7 @@ import subprocess
 import tempfile
 import time
 
-PATIENCE_S = 60
+PATIENCE_S = 240
 
 
 class Refused(Exception):

@@ -66,7 +66,7 @@ static void append_reply(const redisReply *reply)
 
 redisContext *client_open(int port)
 {
-    struct timeval patience = {.tv_sec = 60};
+    struct timeval patience = {.tv_sec = 300};
     redisContext *client = redisConnectWithTimeout("127.0.0.1", port, patience);
 
     cr_assert_not_null(client);

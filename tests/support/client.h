@@ -32,7 +32,7 @@ redisContext *client_restart(struct daemon *daemon);
     {                                                   \
         daemon_discard(&(variable));                    \
     }                                                   \
-    TestSuite(suite, .init = suite##_start, .fini = suite##_discard, .timeout = 1000)
+    TestSuite(suite, .init = suite##_start, .fini = suite##_discard, .timeout = 3000)
 
 /* DAEMON_TEST() with its own connection, `client`. */
 #define CLIENT_TEST(daemon, suite, name)                     \

@@ -21,8 +21,8 @@
 #include "tmpdir.h"
 #include "wire.h"
 
-#define PATIENCE_MS    60000 /* for any certain event; sanitizers are slow on a loaded machine */
-#define START_ATTEMPTS 5     /* another program may take the port before the daemon does */
+#define PATIENCE_MS    300000 /* for any certain event; sanitizers are slow on a loaded machine */
+#define START_ATTEMPTS 5      /* another program may take the port before the daemon does */
 #define READY_TEXT     " ready: listening on "
 #define ENGINE_READY   "Ready to accept connections"
 

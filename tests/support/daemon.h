@@ -89,7 +89,7 @@ void daemon_discard(struct daemon *daemon);
     {                                      \
         daemon_discard(&(variable));       \
     }                                      \
-    TestSuite(suite, .fini = suite##_discard, .timeout = 1000)
+    TestSuite(suite, .fini = suite##_discard, .timeout = 3000)
 
 /* A suite whose tests begin with a running daemon, which has these arguments. */
 #define DAEMON_SUITE(variable, suite, ...)              \
@@ -103,7 +103,7 @@ void daemon_discard(struct daemon *daemon);
     {                                                   \
         daemon_discard(&(variable));                    \
     }                                                   \
-    TestSuite(suite, .init = suite##_start, .fini = suite##_discard, .timeout = 1000)
+    TestSuite(suite, .init = suite##_start, .fini = suite##_discard, .timeout = 3000)
 
 /* Makes all saves fail, by a directory in the place of the new MANIFEST; and removes that directory again. */
 void daemon_block_saves(const struct daemon *daemon);

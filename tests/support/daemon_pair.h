@@ -33,7 +33,7 @@ static void pair_deinit(void)
     daemon_deinit(&target);
 }
 
-#define DAEMON_PAIR(suite) TestSuite(suite, .init = pair_start, .fini = pair_discard, .timeout = 1000)
+#define DAEMON_PAIR(suite) TestSuite(suite, .init = pair_start, .fini = pair_discard, .timeout = 3000)
 
 /* A test that stops both daemons at its end. */
 #define PAIR_TEST(suite, name) ENDED_TEST(suite, name, pair_deinit())

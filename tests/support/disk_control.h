@@ -20,7 +20,7 @@ void disk_detach(void);
         daemon_discard(&(variable));  \
         disk_detach();                \
     }                                 \
-    TestSuite(suite, .fini = suite##_discard, .timeout = 1000)
+    TestSuite(suite, .fini = suite##_discard, .timeout = 3000)
 
 /* All well again, except for the trace. */
 void disk_mend(void);

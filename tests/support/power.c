@@ -7,7 +7,7 @@
 #include "disk_control.h"
 #include "tmpdir.h"
 
-#define PATIENCE_MS 60000 /* then disk_trace_open() reports the error */
+#define PATIENCE_MS 300000 /* then disk_trace_open() reports the error */
 
 void power_attach(struct power *power, struct daemon *daemon)
 {

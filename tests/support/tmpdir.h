@@ -21,7 +21,7 @@ void tmpdir_remove(const char *path);
     {                                   \
         tmpdir_remove(variable);        \
     }                                   \
-    TestSuite(suite, .init = suite##_set_up, .fini = suite##_tear_down, .timeout = 600)
+    TestSuite(suite, .init = suite##_set_up, .fini = suite##_tear_down, .timeout = 3000)
 
 /* A file in a directory, by a path below it that printf builds. */
 struct tmp_path {

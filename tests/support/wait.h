@@ -6,7 +6,7 @@
 #include <poll.h>
 #include <time.h>
 
-#define WAIT_PATIENCE_S 120 /* sanitizers are slow on a loaded machine */
+#define WAIT_PATIENCE_S 300 /* sanitizers are slow on a loaded machine */
 
 /* Seconds of a monotonic clock. */
 static inline double wait_clock(void)

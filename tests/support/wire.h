@@ -34,7 +34,7 @@ enum wire_status {
 };
 
 /* How long a certain reply may take, on slow machines and with sanitizers, too. */
-#define WIRE_PATIENCE_MS 60000
+#define WIRE_PATIENCE_MS 300000
 
 void wire_open(struct wire *wire, int port);
 struct wire wire_to(int port); /* the same as a value */

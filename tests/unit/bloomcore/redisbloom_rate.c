@@ -30,7 +30,7 @@ static void begin(void)
     rng_init(&rng, 71);
 }
 
-TestSuite(redisbloom_rate, .init = begin, .fini = teardown, .timeout = 600);
+TestSuite(redisbloom_rate, .init = begin, .fini = teardown, .timeout = 3000);
 
 struct rates {
     double planned;   /* BF.PLAN's */

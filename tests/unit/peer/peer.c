@@ -71,7 +71,7 @@ static void connect_to(struct peer *peer, const struct slow_server *server, int6
                  err.text);
 }
 
-TestSuite(peer, .timeout = 120);
+TestSuite(peer, .timeout = 3000);
 
 /* Formerly a byte now and then was progress, and the wait never ended. */
 Test(peer, a_dripping_reply_is_given_up)

@@ -169,7 +169,7 @@ static void crash_in_every_way(struct crash_fs *fs, const struct outcome *outcom
 }
 
 /* The machine stops after any file operation. */
-Test(log_fault, a_crash_at_any_moment_keeps_what_was_promised, .timeout = 500)
+Test(log_fault, a_crash_at_any_moment_keeps_what_was_promised, .timeout = 3000)
 {
     for (uint64_t seed = 1; seed <= 3; seed++) {
         size_t total = 1;
@@ -225,28 +225,28 @@ static void sweep(enum fault_kind kind, int error, uint64_t seed)
     }
 }
 
-Test(log_fault, each_operation_fails_once_with_eio, .timeout = 500)
+Test(log_fault, each_operation_fails_once_with_eio, .timeout = 3000)
 {
     sweep(FAULT_ERROR, -EIO, 1);
 }
 
-Test(log_fault, each_operation_fails_once_with_enospc, .timeout = 500)
+Test(log_fault, each_operation_fails_once_with_enospc, .timeout = 3000)
 {
     sweep(FAULT_ERROR, -ENOSPC, 2);
 }
 
 /* An ENOMEM of the system, which does not mean that the frame was refused. */
-Test(log_fault, each_operation_fails_once_with_enomem, .timeout = 500)
+Test(log_fault, each_operation_fails_once_with_enomem, .timeout = 3000)
 {
     sweep(FAULT_ERROR, -ENOMEM, 5);
 }
 
-Test(log_fault, each_write_is_short_once, .timeout = 500)
+Test(log_fault, each_write_is_short_once, .timeout = 3000)
 {
     sweep(FAULT_SHORT, 0, 3);
 }
 
-Test(log_fault, each_operation_takes_place_and_reports_an_error, .timeout = 500)
+Test(log_fault, each_operation_takes_place_and_reports_an_error, .timeout = 3000)
 {
     sweep(FAULT_LATE, -EIO, 4);
 }
@@ -312,7 +312,7 @@ static void end_after_failure(size_t fail_at, size_t stop)
     crash_fs_destroy(fs);
 }
 
-Test(log_fault, what_a_failed_sync_has_lost_is_not_relied_on, .timeout = 500)
+Test(log_fault, what_a_failed_sync_has_lost_is_not_relied_on, .timeout = 3000)
 {
     struct outcome outcome;
     size_t syncs;

@@ -37,7 +37,7 @@ static void tear_down(void)
     tmpdir_remove(dir);
 }
 
-TestSuite(sstable_tries, .init = set_up, .fini = tear_down, .timeout = 300);
+TestSuite(sstable_tries, .init = set_up, .fini = tear_down, .timeout = 3000);
 
 static void make_keys(size_t n)
 {

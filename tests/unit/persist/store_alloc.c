@@ -294,12 +294,12 @@ static void fail_each_allocation(void)
     record.text = NULL;
 }
 
-Test(store_alloc, a_failed_allocation_harms_nothing, .timeout = 300)
+Test(store_alloc, a_failed_allocation_harms_nothing, .timeout = 3000)
 {
     fail_each_allocation();
 }
 
-Test(store_alloc, a_failed_allocation_harms_nothing_in_packs, .timeout = 300)
+Test(store_alloc, a_failed_allocation_harms_nothing_in_packs, .timeout = 3000)
 {
     pack_limit = 65536;
     fail_each_allocation();

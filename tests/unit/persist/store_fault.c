@@ -286,7 +286,7 @@ static void crash_everywhere(void)
     crash_fs_destroy(base);
 }
 
-Test(store_fault, a_crash_at_any_moment_of_a_save_leaves_the_old_or_the_new_save, .timeout = 300)
+Test(store_fault, a_crash_at_any_moment_of_a_save_leaves_the_old_or_the_new_save, .timeout = 3000)
 {
     FOR_EACH_MIXTURE
     crash_everywhere();
@@ -348,14 +348,14 @@ static void kill_everywhere(void)
     crash_fs_destroy(base);
 }
 
-Test(store_fault, what_a_start_after_a_kill_has_found_stays, .timeout = 300)
+Test(store_fault, what_a_start_after_a_kill_has_found_stays, .timeout = 3000)
 {
     FOR_EACH_MIXTURE
     kill_everywhere();
 }
 
 /* The same for a save that syncs everything at once, because it has many filters. */
-Test(store_fault, a_crash_during_a_save_of_many_filters_leaves_the_old_or_the_new_save, .timeout = 300)
+Test(store_fault, a_crash_during_a_save_of_many_filters_leaves_the_old_or_the_new_save, .timeout = 3000)
 {
     struct crash_fs *base = crash_fs_create();
     struct crash_fs *synced;
@@ -483,7 +483,7 @@ static void fault_start_everywhere(void)
     crash_fs_destroy(base);
 }
 
-Test(store_fault, an_io_error_at_any_operation_of_a_start_loses_nothing, .timeout = 300)
+Test(store_fault, an_io_error_at_any_operation_of_a_start_loses_nothing, .timeout = 3000)
 {
     FOR_EACH_MIXTURE
     fault_start_everywhere();

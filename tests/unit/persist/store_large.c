@@ -31,7 +31,7 @@ static void set_up(void)
     stage_set_up(&fault.ops, 0);
 }
 
-TestSuite(store_large, .init = set_up, .fini = stage_tear_down, .timeout = 120);
+TestSuite(store_large, .init = set_up, .fini = stage_tear_down, .timeout = 3000);
 
 /* A filter of one layer with this many words; the first and the last one have set bits. */
 static void add(const char *name, enum bloom_variant variant, uint64_t nwords)

@@ -289,7 +289,7 @@ static void run_history(unsigned seed)
     crash_fs_destroy(h.fs);
 }
 
-Test(store_random, no_history_loses_a_save, .timeout = 300)
+Test(store_random, no_history_loses_a_save, .timeout = 3000)
 {
     for (unsigned seed = 1; seed <= HISTORIES; seed++)
         run_history(seed);

@@ -459,17 +459,17 @@ static void crash_everywhere(const struct bloom_params *params, bool change)
     cr_assert_gt(at, 15);
 }
 
-Test(store_write, a_crash_at_any_moment_loses_no_written_filter_that_a_save_takes_over, .timeout = 120)
+Test(store_write, a_crash_at_any_moment_loses_no_written_filter_that_a_save_takes_over, .timeout = 3000)
 {
     crash_everywhere(&scaling, false);
 }
 
-Test(store_write, a_crash_at_any_moment_loses_no_written_filter_that_a_save_writes_anew, .timeout = 120)
+Test(store_write, a_crash_at_any_moment_loses_no_written_filter_that_a_save_writes_anew, .timeout = 3000)
 {
     crash_everywhere(&scaling, true);
 }
 
-Test(store_write, a_crash_at_any_moment_loses_no_chain_of_many_layers, .timeout = 120)
+Test(store_write, a_crash_at_any_moment_loses_no_chain_of_many_layers, .timeout = 3000)
 {
     crash_everywhere(&chain, false);
 }

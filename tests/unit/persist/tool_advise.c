@@ -32,7 +32,7 @@ static void tear_down(void)
     tmpdir_remove(dir);
 }
 
-TestSuite(tool_advise, .init = set_up, .fini = tear_down, .timeout = 300);
+TestSuite(tool_advise, .init = set_up, .fini = tear_down, .timeout = 3000);
 
 /* The index of an SSTable with int keys first..first + n - 1, and a Statistics.db that asks for the rate 0.01. */
 static void make_index(const char *prefix, int first, int n)

@@ -5,7 +5,7 @@
 
 #include "expiry_rig.h"
 
-TestSuite(expiry, .init = rig_setup, .fini = rig_teardown, .timeout = 120);
+TestSuite(expiry, .init = rig_setup, .fini = rig_teardown, .timeout = 3000);
 
 /* ---- time ---- */
 

@@ -10,7 +10,7 @@
 #include "expiry_rig.h"
 #include "registry_walk.h"
 
-TestSuite(expiry_more, .init = rig_setup, .fini = rig_teardown, .timeout = 120);
+TestSuite(expiry_more, .init = rig_setup, .fini = rig_teardown, .timeout = 3000);
 
 /* ---- a clock that is set back ---- */
 

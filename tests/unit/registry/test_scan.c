@@ -90,7 +90,7 @@ static void teardown(void)
     bloom_pool_destroy(pool);
 }
 
-TestSuite(scan, .init = setup, .fini = teardown, .timeout = 120);
+TestSuite(scan, .init = setup, .fini = teardown, .timeout = 3000);
 
 /* ---- sweeps ---- */
 

@@ -39,7 +39,7 @@ static void teardown(void)
     bloom_pool_destroy(pool);
 }
 
-TestSuite(walk, .init = setup, .fini = teardown, .timeout = 300);
+TestSuite(walk, .init = setup, .fini = teardown, .timeout = 3000);
 
 static struct slice name_of(unsigned i)
 {

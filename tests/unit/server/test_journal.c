@@ -82,7 +82,7 @@ static void teardown(void)
     tmpdir_remove(dir);
 }
 
-TestSuite(journal, .init = setup, .fini = teardown, .timeout = 60);
+TestSuite(journal, .init = setup, .fini = teardown, .timeout = 3000);
 
 /* Notes a deletion, or a record so long that it needs memory. */
 static void note(uint64_t id, bool large)

@@ -154,7 +154,7 @@ static void teardown(void)
     tmpdir_remove(dir);
 }
 
-TestSuite(journal_faults, .init = setup, .fini = teardown, .timeout = 300);
+TestSuite(journal_faults, .init = setup, .fini = teardown, .timeout = 3000);
 
 /* Everything again, in a directory that is empty. */
 static void start_anew(void)

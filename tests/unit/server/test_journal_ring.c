@@ -26,7 +26,7 @@ static void teardown(void)
     tmpdir_remove(dir);
 }
 
-TestSuite(journal_ring, .init = setup, .fini = teardown, .timeout = 60);
+TestSuite(journal_ring, .init = setup, .fini = teardown, .timeout = 3000);
 
 /* The record with this number; runs are of one to a few thousand. */
 static void record(uint64_t number, unsigned run_shift, uint64_t *id_out, unsigned *layer_out,

@@ -55,7 +55,7 @@ static void teardown(void)
     tmpdir_remove(dir);
 }
 
-TestSuite(pending, .init = setup, .fini = teardown, .timeout = 120);
+TestSuite(pending, .init = setup, .fini = teardown, .timeout = 3000);
 
 /* Some of them are pairs of a claim, at any place of a run and of a chunk. */
 static void add(unsigned ring, uint64_t n)

@@ -8,7 +8,7 @@
 #include "persistence.h"
 #include "rig.h"
 
-TestSuite(admission, .timeout = 300);
+TestSuite(admission, .timeout = 3000);
 
 static struct server *server;
 

@@ -7,7 +7,7 @@
 #include "rig.h"
 #include "rng.h"
 
-TestSuite(dispatch, .timeout = 300);
+TestSuite(dispatch, .timeout = 3000);
 
 /* A command with n items "<prefix><number>". */
 static void request_items(const char *words, const char *prefix, unsigned from, unsigned n)

@@ -8,7 +8,7 @@
 #include "exclusive.h"
 #include "rig.h"
 
-TestSuite(exclusive, .timeout = 300);
+TestSuite(exclusive, .timeout = 3000);
 
 /* A transaction that adds the item to both filters, and one that checks both. */
 static void request_both(const char *command, unsigned item)

@@ -14,7 +14,7 @@
 #include "rig.h"
 #include "turns.h"
 
-TestSuite(io, .timeout = 300);
+TestSuite(io, .timeout = 3000);
 
 /* ---- turns ---- */
 

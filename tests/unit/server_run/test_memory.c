@@ -10,7 +10,7 @@
 #include "alloc_countdown.h"
 #include "rig.h"
 
-TestSuite(run_memory, .timeout = 300);
+TestSuite(run_memory, .timeout = 3000);
 
 /* Each '#' in the words becomes the number. */
 static void with_number(const char *words, size_t n, char *line_out, size_t size)

@@ -7,7 +7,7 @@
 #include "rig.h"
 #include "rng.h"
 
-TestSuite(pipeline, .timeout = 300);
+TestSuite(pipeline, .timeout = 3000);
 
 __attribute__((format(printf, 1, 2))) static void request(const char *format, ...)
 {

@@ -30,7 +30,7 @@ static void remove_dir(void)
     tmpdir_remove(dir);
 }
 
-TestSuite(residency, .init = make_dir, .fini = remove_dir, .timeout = 300);
+TestSuite(residency, .init = make_dir, .fini = remove_dir, .timeout = 3000);
 
 #define FILTERS 12
 

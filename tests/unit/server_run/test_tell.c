@@ -5,7 +5,7 @@
 
 #include "rig.h"
 
-TestSuite(tell, .timeout = 300);
+TestSuite(tell, .timeout = 3000);
 
 /* Every command is shown once, in the order of its connection, in every way of execution; passwords are not shown. */
 RIG_TEST(tell, a_monitor_sees_each_command_once)

@@ -49,7 +49,7 @@ static void end(void)
     rig_end();
 }
 
-TestSuite(web, .init = begin, .fini = end, .timeout = 300);
+TestSuite(web, .init = begin, .fini = end, .timeout = 3000);
 
 /* ---- requests ---- */
 

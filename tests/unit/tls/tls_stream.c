@@ -52,7 +52,7 @@ static void stop(void)
     tmpdir_remove(dir);
 }
 
-TestSuite(tls_stream, .init = start, .fini = stop, .timeout = 120);
+TestSuite(tls_stream, .init = start, .fini = stop, .timeout = 3000);
 
 /* One end: the bytes to send, the decrypted bytes, the status. */
 struct end {

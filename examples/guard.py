@@ -83,14 +83,17 @@ def main(what="", *words):
     if what not in ("mail", "create", "catch-up", "rebuild"):
         sys.exit(__doc__)
     import psycopg2  # the filter answers without it
-    database = psycopg2.connect("")
-    if what == "mail":
-        maybe = [name for name in words if may_exist(name)]
-        for name in maybe:
-            print(name, mail_of(database, name))
-        print(f"{len(words)} names, {len(maybe)} look-ups in the database")
-    else:
-        {"create": create, "catch-up": catch_up, "rebuild": rebuild}[what](database, *words)
+    try:
+        database = psycopg2.connect("")
+        if what == "mail":
+            maybe = [name for name in words if may_exist(name)]
+            for name in maybe:
+                print(name, mail_of(database, name))
+            print(f"{len(words)} names, {len(maybe)} look-ups in the database")
+        else:
+            {"create": create, "catch-up": catch_up, "rebuild": rebuild}[what](database, *words)
+    except (psycopg2.Error, redis.RedisError) as error:
+        sys.exit(f"{what}: {str(error).strip()}")
 
 
 if __name__ == "__main__":

@@ -200,33 +200,33 @@ static int compare_there(struct move_link *link, struct move_filter **filters, s
     return 0;
 }
 
-/* A dump waits for bits that are away. */
-static int verify(struct move_link *link, struct move_filter **filters, size_t n, bool dump)
+/* A dump waits for bits that are away. Other links may evict them again before the questions come: then once more. */
+static int verify(struct move_link *link, struct move_filter **filters, size_t n, unsigned dumps)
 {
     struct answers from, to;
     struct move_filter *away[MOVE_BATCH];
     size_t n_away = 0;
     for (size_t i = 0; i < n; i++) {
         if (filters[i]->state == FILTER_COPIED) {
-            put_questions(link->move, &link->from, filters[i], dump);
-            put_questions(link->move, &link->to, filters[i], dump);
+            put_questions(link->move, &link->from, filters[i], dumps > 0);
+            put_questions(link->move, &link->to, filters[i], dumps > 0);
         }
     }
     for (size_t i = 0; i < n; i++) {
         if (filters[i]->state != FILTER_COPIED)
             continue;
-        TRY(read_answers(link, &link->from, filters[i], dump, &from));
-        TRY(read_answers(link, &link->to, filters[i], dump, &to));
-        if (!dump && (from.away || to.away))
+        TRY(read_answers(link, &link->from, filters[i], dumps > 0, &from));
+        TRY(read_answers(link, &link->to, filters[i], dumps > 0, &to));
+        if (dumps < 10 && (from.away || to.away))
             away[n_away++] = filters[i];
         else
             compare(link->move, filters[i], &from, &to);
     }
-    return n_away == 0 ? 0 : verify(link, away, n_away, true);
+    return n_away == 0 ? 0 : verify(link, away, n_away, dumps + 1);
 }
 
 int move_verify(struct move_link *link, struct move_filter **filters, size_t n)
 {
     TRY(compare_there(link, filters, n));
-    return verify(link, filters, n, false);
+    return verify(link, filters, n, 0);
 }

@@ -135,7 +135,7 @@ def make_certificates(directory):
     support = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "support")
     subprocess.run([os.path.join(support, "certificates"), tls], check=True)
     return ["--tls-cert-file", f"{tls}/server.crt", "--tls-key-file", f"{tls}/server.key",
-            "--tls-ca-cert-file", f"{tls}/ca.crt"]
+            "--tls-ca-cert-file", f"{tls}/ca.crt", "--tls-handshake-timeout", "600"]  # a slow machine's
 
 
 def main():

@@ -233,7 +233,7 @@ async function aClusterOfOneNode() {
 
 async function aPool() {
     const options = { socket: { ...secure, host: HOST, port: PORT }, ...(protocol ? { RESP: Number(protocol) } : {}) };
-    const pool = createClientPool(options, { maximum: 5 });
+    const pool = createClientPool(options, { maximum: 5, acquireTimeout: 240000 }); // its own: 3 s
     pool.on('error', () => {});
     await pool.connect();
     const won = await Promise.all(Array.from({ length: 50 }, () => pool.bf.add('pool', 'one winner')));

@@ -6,7 +6,6 @@
 #pragma once
 
 #include <stdbool.h>
-
 #include <stdint.h>
 
 struct reclaimer; /* a thread that frees removed objects after a grace period */

@@ -77,9 +77,8 @@ uint64_t memory_staying(const struct server *server)
 bool memory_waits_for_eviction(const struct server *server, uint64_t bytes)
 {
     uint64_t limit = server_config(server)->memory.maxmemory;
-    if (reclaimer_bytes(server->reclaimer) == 0)
-        return false;
-    return memory_limited(server) + bytes > (limit ? limit : 2 * memory_staying(server));
+    return reclaimer_bytes(server->reclaimer) > 0 &&
+           memory_limited(server) + bytes > (limit ? limit : 2 * memory_staying(server));
 }
 
 uint64_t memory_overhead(void *server)

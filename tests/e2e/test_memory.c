@@ -300,6 +300,28 @@ static void load_full(redisContext *client, const char *name)
     expect(client, ":1", "DEL model");
 }
 
+/* A removed filter counts until its memory is freed, some milliseconds later. */
+DAEMON_TEST(the_daemon, memory, a_reserved_filter_waits_for_the_memory_of_a_deleted_one)
+{
+    static const char *const reserve[] = {"BF.RESERVE a 0.001 40000000", "CF.RESERVE a 50000000",
+                                          "BF.INSERT a CAPACITY 40000000 ERROR 0.001 ITEMS x"};
+    redisContext *client = client_open(the_daemon.port);
+    expect(client, "+OK", "CONFIG SET maxmemory 100mb");
+    for (int i = 0; i < 60; i++) {
+        expect(client, i % 3 == 2 ? "[:1]" : "+OK", reserve[i % 3]);
+        if (i % 4 < 2)
+            expect(client, ":1", "DEL a");
+        else
+            expect(client, "+OK", i % 4 == 2 ? "FLUSHALL ASYNC" : "FLUSHALL");
+    }
+    expect(client, "+OK", reserve[0]);
+    const char *reply = client_ask(client, "BF.RESERVE b 0.001 40000000");
+    cr_expect(strstr(reply, "maxmemory") || strstr(reply, "the limit for all filters is"), "%s", reply);
+    expect(client, "+OK", "CONFIG SET maxmemory 0");
+    expect(client, ":1", "DEL a");
+    redisFree(client);
+}
+
 /* The limits are checked before the layer is allocated, also where others may leave memory. */
 DAEMON_TEST(the_daemon, memory, a_small_dump_cannot_make_a_filter_grow_beyond_the_limits)
 {

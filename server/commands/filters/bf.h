@@ -26,6 +26,7 @@ struct bf_call {
     enum bf_missing missing;
     bool read_only; /* `entry` is an SSTable's (sstables.h) */
     bool no_touch;  /* CLIENT NO-TOUCH: does not count as use */
+    bool waits;     /* a creation waits for the memory of removed filters, and the command is called again */
 };
 
 /* The call of a command whose argument 1 is the filter's name. */

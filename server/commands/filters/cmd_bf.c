@@ -61,24 +61,22 @@ static bool create(struct bf_call *call, const struct bloom_params *params, cons
 {
     struct errbuf err = {""};
     struct bloom_class *class;
-    *existed_out = false;
     int status = registry_status(bloom_class_get(call->server->pool, params, shape, &class, &err));
     if (status == 0) {
         status = expires_ms == 0
                      ? registry_create_filter(call->server->registry, call->name, 0, class, &call->entry, &err)
                      : create_expiring(call, class, expires_ms, &err);
         bloom_class_release(class);
-        if (status == REGISTRY_OK) {
-            if (!shape)
-                warn_of_rate(call);
-            return true;
-        }
-        if (status == REGISTRY_EXISTS) {
-            *existed_out = true;
-            return true;
-        }
     }
-    reply_not_made(call->reply, status, &err);
+    if (status == REGISTRY_OK && !shape)
+        warn_of_rate(call);
+    *existed_out = status == REGISTRY_EXISTS;
+    if (status == REGISTRY_OK || *existed_out)
+        return true;
+    if (status == REGISTRY_LIMIT && call->waits && reclaimer_bytes(call->server->reclaimer) > 0)
+        command_do_first(call->ctx, content_wait_for_memory, NULL);
+    else
+        reply_not_made(call->reply, status, &err);
     return false;
 }
 
@@ -118,6 +116,7 @@ void cmd_bf_reserve(struct command_ctx *ctx)
     struct bf_call call = bf_call_of(ctx);
     struct bf_reserve reserve;
     struct errbuf error;
+    call.waits = !ctx->session->multi.in_exec;
     registry_prefetch(ctx->server->registry, call.name_hash);
     if (!bf_read_reserve(&args, &defaults, &reserve, &error)) {
         reply_error(ctx->reply, error.text);
@@ -197,6 +196,7 @@ static bool begin_insert(struct command_ctx *ctx, const struct bf_args *args, st
     bool existed;
     if (!bf_read_insert(args, &defaults, &insert, &error))
         return reply_error(ctx->reply, error.text);
+    call->waits = !ctx->session->multi.in_exec;
     if (call->entry)
         return true;
     if (insert.no_create || (!insert.sized && !server_config(ctx->server)->filters.auto_create))

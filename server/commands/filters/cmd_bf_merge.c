@@ -253,13 +253,6 @@ static void clear(struct command_job *job, struct slice name)
         reply_not_made(&job->reply, status, &err);
 }
 
-static void wait_for_memory(struct command_job *job)
-{
-    rcu_reader_offline();
-    reclaimer_wait(job->server->reclaimer);
-    rcu_reader_online();
-}
-
 /* Old and new bits exist together for a moment. A transaction does not wait, because EXEC has checked its memory. */
 static bool waits(struct command_ctx *ctx)
 {
@@ -271,7 +264,7 @@ static bool waits(struct command_ctx *ctx)
 void cmd_bf_clear(struct command_ctx *ctx)
 {
     if (waits(ctx)) {
-        command_do_first(ctx, wait_for_memory, NULL);
+        command_do_first(ctx, content_wait_for_memory, NULL);
         return;
     }
     struct command_job at_once = {.server = ctx->server, .reply = *ctx->reply};

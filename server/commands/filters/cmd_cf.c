@@ -159,6 +159,7 @@ void cmd_cf_reserve(struct command_ctx *ctx)
     struct errbuf error;
     enum cf_found found;
     bool existed = true;
+    call.waits = !ctx->session->multi.in_exec;
     if (!cf_read_reserve(&args, &defaults, &numbers, &error)) {
         reply_error(ctx->reply, error.text);
         return;

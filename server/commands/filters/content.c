@@ -35,19 +35,24 @@ void reply_not_made(struct reply *reply, int status, const struct errbuf *err)
         bf_reply_not_made(&out, status == REGISTRY_LIMIT ? BLOOM_LIMIT : status > 0 ? BLOOM_REFUSED : status, err);
 }
 
+void content_wait_for_memory(struct command_job *job)
+{
+    rcu_reader_offline();
+    reclaimer_wait(job->server->reclaimer);
+    rcu_reader_online();
+}
+
 bool content_prepare(struct command_job *job, struct slice name, const struct bloom_params *params,
                      const struct bloom_shape *shapes, unsigned nlayers, struct entry **entry_out)
 {
     struct errbuf err = {""};
     struct bloom_class *class;
     struct entry *entry;
-    int status = bloom_class_get(job->server->pool, params, &shapes[0], &class, &err);
-    if (status != 0) {
-        reply_not_made(&job->reply, registry_status(status), &err);
-        return false;
+    int status = registry_status(bloom_class_get(job->server->pool, params, &shapes[0], &class, &err));
+    if (status == REGISTRY_OK) {
+        status = registry_prepare(job->server->registry, name, class, false, &entry, &err);
+        bloom_class_release(class);
     }
-    status = registry_prepare(job->server->registry, name, class, false, &entry, &err);
-    bloom_class_release(class);
     if (status != REGISTRY_OK) {
         reply_not_made(&job->reply, status, &err);
         return false;
@@ -165,10 +170,7 @@ static int publish_with_files(struct server *server, struct journal *journal, st
         uint64_t id = entry->id; /* once it is published a client may delete it */
         how.payload = &contents;
         status = registry_publish(server->registry, entry, &how);
-        if (status == REGISTRY_OK)
-            store_published(server->persistence->store, id);
-        else
-            store_discard(server->persistence->store, id);
+        (status == REGISTRY_OK ? store_published : store_discard)(server->persistence->store, id);
         free(record.text);
     }
     journal_keep_end(journal, &keep);

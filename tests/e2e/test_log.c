@@ -302,6 +302,25 @@ DAEMON_TEST(daemon_under_test, log_daemon, the_end_leaves_pending_what_a_log_tha
     expect(client, "[:1,:1]", "BF.MEXISTS f before during");
 }
 
+/* Nothing has failed before, so the command itself meets the full disk. */
+DAEMON_TEST(daemon_under_test, log_daemon, a_copy_that_cannot_be_written_is_refused_like_other_writes)
+{
+    disk_attach();
+    redisContext *client = client_start(&daemon_under_test, NULL);
+    expect(client, "+OK", "BF.RESERVE f 0.001 1000000");
+    expect(client, ":1", "BF.ADD f x");
+    expect(client, "[:1,:0]", "WAITAOF 1 0 0");
+    disk_fail(1, DISK_FULL, ENOSPC);
+    const char *reply = client_ask(client, "COPY f g");
+    cr_assert_eq(strncmp(reply, "-MISCONF ", 9), 0, "%s", reply);
+    expect(client, ":0", "EXISTS g");
+    disk_mend();
+    wait_for_reply(PORT, ":1", "COPY f g");
+    client = client_after_kill(client, &daemon_under_test, NULL);
+    expect(client, ":1", "BF.EXISTS g x");
+    redisFree(client);
+}
+
 /* Changes of filters come faster than the disk takes them: clients wait, memory does not grow. */
 DAEMON_TEST(daemon_under_test, log_daemon, changes_wait_for_a_slow_disk)
 {

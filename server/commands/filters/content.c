@@ -30,7 +30,7 @@ void reply_not_made(struct reply *reply, int status, const struct errbuf *err)
     else if (status == REGISTRY_CHANGED)
         reply_error(reply, "ERR the filter was deleted or replaced meanwhile; nothing was changed");
     else if (status < 0 && status != -ENOMEM)
-        reply_errorf(reply, "ERR %s", err->text);
+        reply_errorf(reply, "MISCONF %s", err->text); /* the disk */
     else
         bf_reply_not_made(&out, status == REGISTRY_LIMIT ? BLOOM_LIMIT : status > 0 ? BLOOM_REFUSED : status, err);
 }

@@ -39,7 +39,8 @@ int bloom_filter_init(struct bloom_filter *filter, struct bloom_class *class, st
 int bloom_filter_init_instead(struct bloom_filter *filter, struct bloom_class *class, struct errbuf *err);
 void bloom_filter_deinit(struct bloom_filter *filter); /* may take milliseconds for gigabytes: not on a loop */
 
-/* The same for a filter whose words do not count in bloom_pool_bytes(). */
+/* bloom_filter_init_instead() and bloom_filter_deinit() that leave bloom_pool_bytes() as it is: limits never see the
+ * words, which the caller counts. Not for a filter with droppable words (bloom_resident.h). */
 int bloom_filter_init_uncharged(struct bloom_filter *filter, struct bloom_class *class, struct errbuf *err);
 void bloom_filter_deinit_uncharged(struct bloom_filter *filter);
 

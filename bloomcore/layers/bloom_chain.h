@@ -57,8 +57,10 @@ int bloom_filter_push_layer(struct bloom_filter *filter, const struct bloom_shap
                             struct errbuf *err);
 
 /* The same for a filter that only the caller knows and whose layers state their own parameters; limits of memory do not
- * apply, or the words do not count. 0 or -ENOMEM. */
+ * apply. 0 or -ENOMEM. */
 int bloom_filter_push_anyway(struct bloom_filter *filter, const struct bloom_shape *shape, struct errbuf *err);
+
+/* bloom_filter_push_anyway() for a filter of bloom_filter_init_uncharged(). */
 int bloom_filter_push_uncharged(struct bloom_filter *filter, const struct bloom_shape *shape, struct errbuf *err);
 
 /* The layer with this index, below bloom_filter_nlayers(). */

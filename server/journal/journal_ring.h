@@ -63,7 +63,7 @@ struct journal_ring {
 int ring_create(struct journal_ring **ring_out, struct log_pending *pending, unsigned stream); /* 0 or -ENOMEM */
 void ring_destroy(struct journal_ring *ring);                                                  /* NULL is fine */
 
-int ring_get_chunks(struct journal_ring *ring, size_t n);                    /* internal: n do not fit    */
+int ring_get_chunks(struct journal_ring *ring, size_t n);                    /* internal: more chunks for n records */
 void ring_begin_run(struct journal_ring *ring, uint64_t id, unsigned layer); /* internal */
 
 /* Reserves room for n records. 0, -ENOMEM, or another -errno: the file cannot grow. */

@@ -23,7 +23,7 @@ bool content_prepare(struct command_job *job, struct slice name, const struct bl
 bool content_prepare_like(struct command_job *job, struct slice name, const struct bloom_filter *like, unsigned nlayers,
                           struct entry **entry_out);
 
-/* For command_do_first(): waits until removed filters are freed. */
+/* For command_do_first(): waits until removed filters are freed, or for a second. */
 void content_wait_for_memory(struct command_job *job);
 
 /* A filter has come; the key with this id is missing, 0: none. The log reports it, not too often. */
